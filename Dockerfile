@@ -1,4 +1,4 @@
-# crnr in a container. docs/docker.md says how it is used.
+# crnr in a container. docs/how-to/docker.md says how it is used.
 FROM python:3.13-slim AS build
 # The extras of pip install 'crnr-cli[...]' that the image has.
 ARG EXTRAS=baselines,onnx,parquet,report

@@ -39,7 +39,7 @@ COMMANDS = {
     "add": ["add", "added.h5", QUERIES],
     "remove": ["remove", "removed.h5", "--class", "7"],
     "info": ["info", "g.h5"],
-    "verify": ["verify", "g.h5", "--against", GALLERY],
+    "verify": ["verify", "g.h5", "--source", GALLERY],
 }
 
 

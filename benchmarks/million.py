@@ -240,7 +240,7 @@ def agreement(rng: np.random.Generator, n: int = 20_000) -> float:
 
 def tuned(features: Path) -> dict[str, object]:
     """The parameters that `crnr tune` finds for so many neighbours, on the samples of the gallery alone."""
-    command = [*CRNR, "tune", features, "--neighbors", NEIGHBORS, "--power", 1, "--json", "--quiet"]
+    command = [*CRNR, "tune", features, "--try-neighbors", NEIGHBORS, "--try-power", 1, "--json", "--quiet"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)

@@ -6,7 +6,7 @@
     for answer in gallery.classify("queries"):
         print(answer.path, answer.label, answer.margin)
 
-Errors are those of `crnr_cli.errors`, which all derive from `CrnrError`, with the messages of the commands.
+All errors derive from `crnr_cli.errors.CrnrError`, with the messages of the commands.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from crnr_cli.sources.walk import list_images
 from crnr_cli.system.cores import available_cores, product_threads
 from crnr_cli.wording import format_count, not_one_of
 
-STRONGEST = 8  # gallery samples of an explanation, as `crnr explain` shows them
+STRONGEST = 8  # gallery samples of an explanation, as in `crnr explain`
 Name = str | os.PathLike[str]
 # One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.
 Inputs = Name | Iterable[Name] | Array
@@ -50,24 +50,24 @@ Inputs = Name | Iterable[Name] | Array
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What the gallery says about one input: a row of the CSV that `crnr classify` writes.
+    """The answer for one input: a row of the CSV that `crnr classify` writes.
 
-    An input that cannot be used has no label, a `status` that is the code of the reason, and an `error`.
+    A failed input has no label, a `status` that is the code of the reason, and an `error`.
     """
 
-    path: str  # as it was named; for features, the name of the row
+    path: str  # as named by the caller; for features, the name of the row
     truth: str | None  # the true class, if a folder or a label of the input names one
-    label: str | None  # the best class; "unknown" if the input was rejected, None if it cannot be used
+    label: str | None  # the best class; "unknown" if the input was rejected, None if it failed
     residual: float | None  # of the best class
     runner_up: str | None  # the second-best class; for a rejected input, the best one
     margin: float | None  # 1 - best/second: 0 is a tie, 1 a perfect match
-    status: str  # "ok", "rejected", or why there is no answer
+    status: str  # "ok", "rejected", or the code of a failure
     separation: float | None  # 1 - best/mean of the others
     probability: float | None  # that the best class is right; None if the gallery is not calibrated
-    set: tuple[str, ...] | None  # the labels that cannot be excluded, the best first; None without `sets`
+    set: tuple[str, ...] | None  # the plausible labels, the best first; None without `sets`
     residuals: dict[str, float] | None  # by class, in name order; with `top`, the best first
     probabilities: dict[str, float] | None  # likewise
-    error: str | None  # why there is no answer, in words
+    error: str | None  # why the input failed
 
     @property
     def ok(self) -> bool:
@@ -77,19 +77,19 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """What one part of an image says by itself, in a gallery that was built with --parts."""
+    """The result of one part of an image alone, in a gallery that was built with --parts."""
 
     row: int | None  # of the tile, counted from 1; None if the part is not a tile
     column: int | None
     name: str | None  # of a part that is not a tile
-    label: str | None  # the class with the smallest residual; None if several have it
-    margin: float  # how much the part speaks for the label of the query, from -1 to 1
+    label: str | None  # the class with the smallest residual; None for ties
+    margin: float  # how much the part supports the label of the query, from -1 to 1
     residuals: dict[str, float]  # by class, in name order
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """Why a query gets its label: what `crnr explain --json` prints."""
+    """Why a query gets its label: the output of `crnr explain --json`."""
 
     query: str
     truth: str | None  # the true class, if a folder or a label of the query names one
@@ -106,7 +106,7 @@ class Explanation:
     against: Explanation | None = None  # by the other method, if one was named
 
     def record(self) -> dict[str, Any]:
-        """The answer of this method as plain values, as in the JSON of `crnr explain`."""
+        """Return this method's explanation as plain values, as in the JSON of `crnr explain`."""
         plain = asdict(self)
         for name in ("query", "truth", "against", *(() if self.parts else ("parts",))):
             del plain[name]
@@ -117,7 +117,7 @@ class Explanation:
 
 
 def make_explanations(report: ExplainReport, strongest: int = STRONGEST) -> list[Explanation]:
-    """By the gallery's method, and by the one that it is compared with."""
+    """Return the explanations by the gallery's method, and by the method to compare with."""
     classes = report.gallery.classes
     found = []
     for one in report.explanations:
@@ -158,7 +158,7 @@ def _by_name(classes: Sequence[str], values: Array) -> dict[str, float]:
 
 
 def make_answers(answers: Answers, classes: Sequence[str], top: int | None = None) -> list[Answer]:
-    """Of a batch; with `top`, with the residuals of so many classes, the best first."""
+    """Return one Answer per input of a batch; `top` keeps the residuals of the best classes only."""
     residuals, probabilities = answers.residuals, answers.probabilities
     top = None if top is None else min(top, len(classes))
     of_rows: list[dict[int, dict[str, float]]] = []
@@ -182,14 +182,14 @@ def make_answers(answers: Answers, classes: Sequence[str], top: int | None = Non
 
 
 class Gallery:
-    """A gallery that `crnr build` wrote, ready to answer. Make one with `Gallery.load`.
+    """A gallery that `crnr build` wrote, ready to classify. Load one with `Gallery.load`.
 
-    It does not change, and notices no changes of its file. Calls may come from several threads.
+    It does not change, and ignores later changes of its file. Calls may come from several threads.
     """
 
     def __init__(self, stored: FittedGallery, path: str, options: QueryOptions) -> None:
         self._stored, self._path, self._options = stored, path, options
-        self._calibrated: FittedGallery | None = None  # computed when it is first needed
+        self._calibrated: FittedGallery | None = None  # computed on first use
         self._recipe: tuple[tuple[bool, int], OpenRecipe] | None = None  # and what it was opened for
 
     @classmethod
@@ -201,11 +201,11 @@ class Gallery:
         provider: str = AUTO,
         max_pixels: int = MAX_PIXELS,
     ) -> Self:
-        """Read and check the file; GalleryError if it is missing, damaged or no gallery.
+        """Read and check the file; GalleryError if it is missing, damaged or not a gallery.
 
         The keywords are options of `crnr classify`. For a gallery with a network, `extractor` is the path of
-        the network, if it has moved, and `provider` what it runs on. Images of more than `max_pixels` are
-        not decoded.
+        the network, if it has moved, and `provider` the hardware that it runs on. Images of more than
+        `max_pixels` are not decoded.
         """
         if provider not in (AUTO, *PROVIDERS):
             raise UsageError(f"provider: {not_one_of(provider, (AUTO, *PROVIDERS))}")
@@ -223,7 +223,7 @@ class Gallery:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """In name order."""
+        """The names of the classes, in order."""
         return tuple(self._stored.classes)
 
     @property
@@ -232,7 +232,7 @@ class Gallery:
         return tuple(self._stored.names)
 
     def describe(self) -> dict[str, Any]:
-        """How the gallery was made, as plain values, as `crnr info --json` prints them."""
+        """Return the settings of the gallery as plain values, as `crnr info --json` prints them."""
         return describe(self._stored)
 
     def classify(
@@ -247,13 +247,13 @@ class Gallery:
         features_key: str | None = None,
         labels_key: str | None = None,
     ) -> list[Answer]:
-        """The answers to all inputs, in the order of the rows that `crnr classify` writes.
+        """Return the answers to all inputs, in the order of the rows that `crnr classify` writes.
 
         `inputs` is a file or folder, several of them, or an array of features with one row per sample. The
-        keywords are the options of the command. An input that cannot be used has an answer too, whose
-        `status` says why; so does each of several files that does not exist. What raises an error: a single
-        file or folder that does not exist, and inputs of another kind than the gallery's (DataError); a
-        keyword out of range (UsageError); a gallery of one class (GalleryError).
+        keywords are the options of the command. A failed input also gets an answer, with the reason in
+        `status`; so does each of several files that does not exist. Errors: DataError for a single file or
+        folder that does not exist, and for inputs of another kind than the gallery's; UsageError for a
+        keyword out of range; GalleryError for a gallery of one class.
 
         One call for many inputs is much faster than many calls: each starts its own decoders.
         """
@@ -282,7 +282,7 @@ class Gallery:
         features_key: str | None = None,
         labels_key: str | None = None,
     ) -> Iterator[Answer]:
-        """Like `classify`, but the answers come batch by batch, for more inputs than fit into memory."""
+        """Yield the answers of `classify` batch by batch, for more inputs than fit into memory."""
         for name, value in (("reject", reject), ("min_probability", min_probability), ("sets", sets)):
             if value is not None and not 0 <= value <= 1:
                 raise UsageError(f"{name} must be a number from 0 to 1, not {value}")
@@ -314,10 +314,10 @@ class Gallery:
         features_key: str | None = None,
         labels_key: str | None = None,
     ) -> Explanation:
-        """Why a query gets its label: an image, a row of a feature file such as `queries.h5#3`, or an array.
+        """Explain a query's label: an image, a row of a feature file such as `queries.h5#3`, or an array.
 
         `against` is the name of another method to compare with, and `strongest` the number of gallery samples
-        to return. A query that cannot be used raises DataError.
+        to return. A failed query raises DataError.
         """
         options = replace(self._options, keys=Keys(features_key, labels_key))
         if isinstance(query, str | os.PathLike):
@@ -340,14 +340,14 @@ class Gallery:
                 yield from make_answers(batch, run.gallery.classes, run.top)
 
     def _open_recipe(self, source: Source, options: QueryOptions) -> OpenRecipe:
-        """Return the recipe for these queries. The last one is kept, as loading a network takes long."""
+        """Return the recipe for these queries. The last one is kept, because loading a network is slow."""
         key = (source.n_features is not None, options.n_jobs)
         if self._recipe is None or self._recipe[0] != key:
             self._recipe = key, open_recipe(self._stored.recipe, source, options)
         return self._recipe[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent to another process, which opens the recipe itself."""
+        """Return the state to send to another process, which opens the recipe itself."""
         return vars(self) | {"_recipe": None}
 
     def _calibrate(self, jobs: int) -> FittedGallery:
@@ -356,7 +356,7 @@ class Gallery:
         return self._calibrated
 
     def _open_source(self, inputs: Inputs, options: QueryOptions) -> Source | None:
-        """None if there are no inputs."""
+        """Return the source; None without inputs."""
         if isinstance(inputs, str | os.PathLike):
             return open_source([_file_name(inputs)], options, allow_missing=True)
         if hasattr(inputs, "__array__"):
@@ -382,7 +382,7 @@ def _file_name(name: Name) -> str:
     if not isinstance(name, str | os.PathLike):
         raise TypeError(f"a query must be a path, or all queries an array of numbers; found {name!r}")
     text = os.fsdecode(name)
-    return "./-" if text == "-" else text  # for a command, - is a list on stdin
+    return "./-" if text == "-" else text  # in a command, - is a list on stdin
 
 
 def _as_rows(array: Array) -> Array:

@@ -24,7 +24,7 @@ def take_rows(column: Sequence[T], rows: Sequence[int] | Array) -> list[T]:
 
 
 def find_largest(values: Sequence[Array], count: int, first: int = 0) -> list[int]:
-    """Return the places of the `count` largest values, counted from `first`; the first comes first of equals.
+    """Return the places of the `count` largest values, from `first`; of equals, the first comes first.
 
     Further arrays of values decide between places that are equal in those before.
     """
@@ -38,7 +38,7 @@ def as_float64(values: Array) -> Array:
 
 
 class Stamp(NamedTuple):
-    """Size and mtime of a file: if both are the same, it is taken as unchanged. Zero if unknown."""
+    """Size and mtime of a file: if both are equal, it counts as unchanged. Zero if unknown."""
 
     size: int = 0
     mtime_ns: int = 0
@@ -63,7 +63,7 @@ class Batch:
     candidates: list[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
     hashes: list[str] = field(default_factory=list)  # SHA-256 of each file; empty strings unless requested
     stamps: list[Stamp] = field(default_factory=list)  # of each sample's file
-    # For each image, the factor that brings its values to those of an 8-bit image; empty if all are 1.
+    # For each image, the factor that brings its values to the range of 8 bits; empty if all are 1.
     scales: list[float] = field(default_factory=list)
 
     @cached_property
@@ -72,13 +72,13 @@ class Batch:
         return np.flatnonzero([error is None for error in self.errors])
 
     def failures(self) -> list[tuple[int, SampleError]]:
-        """The samples with an error, by their index."""
+        """Return the samples with an error, by their index."""
         if len(self.rows) == len(self.names):
             return []
         return [(sample, error) for sample, error in enumerate(self.errors) if error]
 
     def with_values(self, values: Array, faults: Sequence[SampleError | None] = ()) -> Batch:
-        """The same samples with new values. `faults` has, per row, the reason to drop the sample, or None."""
+        """Return the same samples with new values. `faults` has, per row, the reason to drop it, or None."""
         if not any(faults):
             return replace(self, values=values)
         errors = list(self.errors)
@@ -87,27 +87,27 @@ class Batch:
         return replace(self, errors=errors, values=values[[fault is None for fault in faults]])
 
     def without_values(self) -> Batch:
-        """Return the names, errors and end alone, so that the values need not be kept or sent any more."""
+        """Return the names, errors and end alone, so that values need not be kept or sent any more."""
         return Batch(self.names, self.errors, np.empty((len(self.rows), 0)), self.end)
 
 
 @dataclass(frozen=True)
 class FewClasses:
-    """(m, K) numbers of which, in every row, all but a few are the same, as a table of these few.
+    """(m, K) numbers of which all but a few in every row are the same, as a table of these few.
 
-    With a million classes, of which a query has neighbours in fifty, the others all have one residual.
+    With a million classes and neighbours in fifty, all other classes have one residual.
     """
 
-    classes: Array  # (m, t), ascending in every row: the classes that have a number of their own
-    values: Array  # (m, t): the numbers of these
+    classes: Array  # (m, t), ascending in every row: the classes with a number of their own
+    values: Array  # (m, t): their numbers
     others: Array  # (m,): the number of all other classes
     n_classes: int
 
     @classmethod
     def of(cls, classes: Array, values: Array, others: float, n_classes: int) -> FewClasses:
-        """From (m, k) classes, which may be repeated, with the same number each time.
+        """Return the table from (m, k) classes, which may be repeated with the same number.
 
-        All rows get the same number of classes, whichever the queries of a batch are: those with fewer are
+        All rows get the same number of classes, whatever the queries of a batch are: rows with fewer are
         filled up with classes that have the number of the others.
         """
         m, k = classes.shape
@@ -119,7 +119,7 @@ class FewClasses:
         is_free = _not_in(given, t)
         missing = t - is_last.sum(axis=1, keepdims=True)
         is_filler = is_free & (np.cumsum(is_free, axis=1) <= missing)
-        # What is not wanted sorts behind all classes, and is cut off.
+        # Unwanted classes sort behind all others, and are cut off.
         fillers = np.where(is_filler, np.arange(t), n_classes)
         merged = np.concatenate([np.where(is_last, given, n_classes), fillers], axis=1)
         numbers = np.concatenate(
@@ -145,7 +145,7 @@ class FewClasses:
         return len(self.values)
 
     def __getitem__(self, rows: slice | Array) -> FewClasses:
-        """Some of the rows."""
+        """Return some of the rows."""
         return replace(self, classes=self.classes[rows], values=self.values[rows], others=self.others[rows])
 
     @property
@@ -153,13 +153,13 @@ class FewClasses:
         return self.n_classes - int(self.values.shape[1])
 
     def to_dense(self) -> Array:
-        """(m, K)."""
+        """Return all numbers, (m, K)."""
         full = np.repeat(self.others[:, np.newaxis], self.n_classes, axis=1)
         np.put_along_axis(full, self.classes, self.values, axis=1)
         return full
 
     def take_columns(self, columns: Array) -> Array:
-        """(m, c): the numbers of these classes, (m, c)."""
+        """Return (m, c): the numbers of these classes, (m, c)."""
         found = np.repeat(self.others[:, np.newaxis], columns.shape[1], axis=1)
         for i, wanted in enumerate(columns.T):
             rows, places = np.nonzero(self.classes == wanted[:, np.newaxis])
@@ -167,7 +167,7 @@ class FewClasses:
         return found
 
     def smallest(self, count: int) -> Array:
-        """(m, count): the classes with the smallest numbers, the smallest first; ties in name order."""
+        """Return (m, count): the classes with the smallest numbers, in this order; ties in name order."""
         m, t = self.values.shape
         spare = min(count, self.n_others)
         is_free = _not_in(self.classes, min(self.n_classes, t + count))
@@ -179,7 +179,7 @@ class FewClasses:
 
 
 def _not_in(classes: Array, count: int) -> Array:
-    """(m, count): which of the first classes are not in a row of (m, k) classes."""
+    """Return (m, count): which of the first classes are not in a row of (m, k) classes."""
     is_free = np.ones((len(classes), count), dtype=bool)
     rows, places = np.nonzero(classes < count)
     is_free[rows, classes[rows, places]] = False
@@ -194,7 +194,7 @@ def map_values(work: Callable[[Array], Array], values: Array) -> Array: ...
 @overload
 def map_values(work: Callable[[Array], Array], values: FewClasses) -> FewClasses: ...
 def map_values(work: Callable[[Array], Array], values: Values) -> Values:
-    """`work`, which treats every number by itself or by its row, on all numbers."""
+    """Return the values after `work`, which treats every number alone or by its row."""
     if isinstance(values, FewClasses):
         others = work(values.others[:, np.newaxis])[:, 0]
         return replace(values, values=work(values.values), others=others)
@@ -202,7 +202,7 @@ def map_values(work: Callable[[Array], Array], values: Values) -> Values:
 
 
 def row_minima(values: Values) -> Array:
-    """(m,)."""
+    """Return (m,): the smallest number of each row."""
     if isinstance(values, FewClasses):
         smallest: Array = values.values.min(axis=1, initial=np.inf)
         return np.minimum(smallest, values.others) if values.n_others else smallest
@@ -211,7 +211,7 @@ def row_minima(values: Values) -> Array:
 
 
 def row_sums(values: Values) -> Array:
-    """(m,)."""
+    """Return (m,): the sum of each row."""
     if isinstance(values, FewClasses):
         total: Array = values.values.sum(axis=1) + values.n_others * values.others
         return total
@@ -220,19 +220,19 @@ def row_sums(values: Values) -> Array:
 
 
 def take_columns(values: Values, columns: Array) -> Array:
-    """(m, c): the numbers of these classes, (m, c)."""
+    """Return (m, c): the numbers of these classes, (m, c)."""
     if isinstance(values, FewClasses):
         return values.take_columns(columns)
     return np.take_along_axis(values, columns, axis=1)
 
 
 def to_dense(values: Values) -> Array:
-    """(m, K)."""
+    """Return all numbers, (m, K)."""
     return values.to_dense() if isinstance(values, FewClasses) else values
 
 
 def stack(parts: Sequence[Values]) -> Values:
-    """The rows of all parts, which are all of one kind."""
+    """Return the rows of all parts, which must be of one kind."""
     few = [part for part in parts if isinstance(part, FewClasses)]
     if not few:
         return np.concatenate([part for part in parts if not isinstance(part, FewClasses)])

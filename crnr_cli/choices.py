@@ -27,9 +27,9 @@ PROVIDERS = {
     "xnnpack": "XnnpackExecutionProvider",
     CPU: "CPUExecutionProvider",
 }
-# Those that `auto` tries, the best first. It leaves out those that prepare a model for minutes.
+# The providers that `auto` tries, the best first, without those that prepare a model for minutes.
 PREFERRED = ("cuda", "rocm", "directml", "coreml", "openvino", CPU)
-# Which package has a provider, if the one that is installed does not.
+# The package of a provider, if the installed one lacks it.
 PACKAGES = {
     "cuda": "onnxruntime-gpu",
     "tensorrt": "onnxruntime-gpu",
@@ -43,20 +43,20 @@ FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 CHANNELS = ("rgb", "bgr", "grey")
 LAYOUTS = ("nchw", "nhwc")
 POOLS = ("cls", "mean", "none")
-OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, which all versions can then read
+OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, so all versions can read them
 
 
 def format_by_name(name: str) -> str:
-    """The format that a file of this name is written in, unless the user says otherwise."""
+    """Return the default format for a file of this name."""
     return _ENDINGS.get(Path(name).suffix.lower(), "csv")
 
 
 @dataclass(frozen=True)
 class ExtractorOptions:
-    """The settings that are not given are derived from the images, or from the model of a network."""
+    """The user's extractor; missing settings are derived from the images, or from the network's model."""
 
     name: str | None = None  # in the registry; None: the user did not choose
-    settings: Mapping[str, Any] = field(default_factory=dict)  # those that were given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # given by the user
 
     @property
     def was_given(self) -> bool:
@@ -67,7 +67,7 @@ class ExtractorOptions:
 class NetworkOptions:
     """The user's options for a model.
 
-    Those that are None come from the preset, from a file beside the model, or from the model itself.
+    An option that is None comes from the preset, from a file next to the model, or from the model itself.
     """
 
     model: Path
@@ -90,6 +90,6 @@ class NetworkOptions:
 
     @property
     def scaling(self) -> dict[str, Any]:
-        """Crop, filter, mean and std, as far as they were chosen."""
+        """Crop, filter, mean and std, as far as chosen."""
         names = ("crop", "filter", "mean", "std")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

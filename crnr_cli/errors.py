@@ -45,7 +45,7 @@ class OutputError(CrnrError):
 
 
 class SampleError(CrnrError):
-    """One input that cannot be used. `status` is the code of the reason, and the message explains it."""
+    """A failed input. `status` is the code of the reason, and the message explains it."""
 
     def __init__(self, status: str, detail: str = "") -> None:
         super().__init__(detail or status)
@@ -65,7 +65,7 @@ class NotConverged(UserWarning):
 
 
 class NothingToCompare(UserWarning):
-    """Rows of an estimator that are all zero, so that they are like no class."""
+    """Rows of an estimator that are all zero, and so similar to no class."""
 
     def __init__(self, count: int, first: int, why: str) -> None:
         super().__init__(count, first, why)
@@ -89,7 +89,7 @@ def refuse_too_many(
     where: str = "",
     latest: object = None,
 ) -> None:
-    """Raise DataError if more than the allowed share of all inputs failed, and name one of those that did.
+    """Raise DataError if more than the allowed share of all inputs failed, and name one of them.
 
     The failed inputs print as "name: reason". If only their number is known, the `latest` one is named.
     """
@@ -104,7 +104,7 @@ def refuse_too_many(
 
 
 def first_line(error: Exception) -> str:
-    """The message of another library's exception, short enough for one of ours."""
+    """Return the message of another library's exception, short enough for one of ours."""
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]
 
 
@@ -119,7 +119,7 @@ def describe_missing(extra: str, what: str, *packages: str) -> str:
 
 
 def why_missing(extra: str, what: str, *packages: str) -> str | None:
-    """Return why an option cannot be used: packages that are not installed; None if all are."""
+    """Return why an option cannot be used: missing packages; None if all are installed."""
     absent = [package for package in packages if find_spec(package) is None]
     return describe_missing(extra, what, *absent) if absent else None
 
@@ -196,6 +196,6 @@ def _installed_extras() -> list[str]:
 
 
 def require_packages(extra: str, what: str, *packages: str) -> None:
-    """Refuse, before any work, an option that needs packages that are not installed."""
+    """Raise an error, before any work, if the packages of an option are not installed."""
     if reason := why_missing(extra, what, *packages):
         raise CrnrError(reason)

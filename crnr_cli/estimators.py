@@ -41,12 +41,12 @@ from crnr_cli.sources.tables import row_hash
 class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The base of all estimators. Every row is scaled to unit length.
 
-    A row of zeros stays zero, as with scikit-learn's `normalize`, and there is a warning `NothingToCompare`.
-    As a sample, it has no influence; a class of nothing else is never preferred to another. As a query, it
-    has the residual 0 for all classes, so that all are equally probable and the first one is predicted.
+    A row of zeros stays zero, as with scikit-learn's `normalize`, with a warning `NothingToCompare`. As a
+    sample, it has no influence; a class of zero rows alone is never preferred to another. As a query, it has
+    the residual 0 for all classes, so all are equally probable and the first one is predicted.
 
-    `predict_proba` is calibrated by cross-validation on the samples when it is first called: some of them
-    are held out and classified by the others. It needs a class with two samples that are not copies.
+    `predict_proba` is calibrated by cross-validation on the samples when it is first called: some of them are
+    held out and classified by the others. It needs a class with two samples that are not copies.
 
     Attributes after `fit` or `load`: `classes_`, `n_features_in_`, `feature_names_in_` if the data has names,
     and `gallery_`, the content of a gallery file.
@@ -87,7 +87,7 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def residuals(self, X: Any) -> Array:
-        """(m, K): the distance of every row from every class in `classes_`; the smallest wins."""
+        """Return (m, K): the distance of every row from every class in `classes_`; the smallest wins."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         gallery = self.gallery_
@@ -100,9 +100,11 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(parts)[:, self._columns]
 
     def decision_function(self, X: Any) -> Array:
-        """The negated residuals. With two classes, as always in scikit-learn, one value per row instead: the
-        logarithm of the ratio of their residuals, positive if the second class wins. It has the order of
-        `predict_proba`, as scikit-learn requires."""
+        """Return the negated residuals or, with two classes, one value per row, as in scikit-learn.
+
+        The value for two classes is the logarithm of the ratio of their residuals, positive if the second
+        class wins. It has the order of `predict_proba`, as scikit-learn requires.
+        """
         residuals = self.residuals(X)
         if residuals.shape[1] != 2:
             return -residuals
@@ -113,13 +115,13 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(second_wins, np.maximum(ratios, np.finfo(np.float64).tiny), np.minimum(ratios, 0))
 
     def predict(self, X: Any) -> Array:
-        """The class with the smallest residual; ties go to the first class."""
+        """Return the class with the smallest residual; ties go to the first class."""
         winners = self.residuals(X).argmin(axis=1)
         labels: Array = self.classes_[winners]
         return labels
 
     def predict_proba(self, X: Any) -> Array:
-        """(m, K): how probable each class of `classes_` is, for every row."""
+        """Return (m, K): the probability of each class of `classes_`, for every row."""
         residuals = self.residuals(X)
         if residuals.shape[1] == 1:
             return np.ones_like(residuals)
@@ -128,18 +130,18 @@ class GalleryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return to_dense(certainty.probabilities(residuals, self.gallery_.method.signed))
 
     def save(self, path: str | Path) -> None:
-        """Write a gallery that `crnr classify` can read. It calls the class 3 "3"; `load` gives 3 again."""
+        """Write a gallery that `crnr classify` can read. Class 3 is stored as "3"; `load` restores 3."""
         check_is_fitted(self)
         with _as_value_error():
             write_gallery(self.gallery_, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, dtype: Any = None) -> Self:
-        """A fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
+        """Return a fitted estimator from a gallery that `save` or `crnr build` wrote with this method.
 
-        It expects rows of what the gallery was made from: features, outputs of its network, or pixels of
-        images of its working size, from 0 to 255, row by row. Classes have the type of the `y` that was
-        saved. In a gallery that `crnr build` wrote, they are text, unless `dtype` is given, such as int.
+        It expects rows of the data that the gallery was made from: features, outputs of its network, or
+        pixels of images of its working size, from 0 to 255, row by row. Classes have the type of the `y` that
+        was saved. In a gallery that `crnr build` wrote, they are text, unless `dtype` is given, such as int.
         """
         with _as_value_error():
             gallery = load_gallery(Path(path))
@@ -171,15 +173,15 @@ def _class_names(classes: Array) -> list[str]:
 
 
 def _label_type(classes: Array) -> str:
-    """The name of the type of labels that are numbers or truth values; empty for text."""
+    """Return the name of the type of labels that are numbers or truth values; empty for text."""
     dtype = np.array(classes.tolist()).dtype if classes.dtype.kind == "O" else classes.dtype
     return dtype.name if dtype.name in LABEL_TYPES else ""
 
 
 def _typed_classes(path: str | Path, gallery: FittedGallery, dtype: Any) -> tuple[Array, list[int]]:
-    """The classes of a gallery in ascending order, and their columns in it, where they are in name order."""
+    """Return the classes of a gallery in ascending order, and their columns in it, in name order."""
     if dtype is None:
-        with suppress(ValueError):  # a class of another type has been added since, or one has been renamed
+        with suppress(ValueError):  # a class of another type has been added since, or a class was renamed
             return _as_type(path, gallery.classes, np.dtype(gallery.label_type or str))
     return _as_type(path, gallery.classes, np.dtype(dtype or str))
 
@@ -200,7 +202,7 @@ def _as_type(path: str | Path, names: list[Any], kind: np.dtype[Any]) -> tuple[A
 
 
 def _takes_pixels(recipe: Recipe) -> bool:
-    """Whether rows are pixels: the outputs of a network can be computed elsewhere, those of others cannot."""
+    """Return whether rows are pixels: only the outputs of a network can be computed elsewhere."""
     return recipe.extractor is not None and not isinstance(recipe.extractor, Network)
 
 

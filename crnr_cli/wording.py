@@ -1,4 +1,4 @@
-"""How messages count things, notes to the user, and what to say about a name that does not exist."""
+"""Counts with nouns, notes to the user, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Note(NamedTuple):
 
 
 def format_count(count: int, noun: str) -> str:
-    """Such as "no samples", "1 sample" or "2 samples"; of several words, the last is put in the plural."""
+    """Return the count with its noun: "0 samples", "1 sample", "2 samples"; the last word gets the plural."""
     if count == 1:
         return f"1 {noun}"
     *before, last = noun.split(" ")
@@ -32,7 +32,7 @@ def has_or_have(count: int) -> str:
 
 
 def not_one_of(name: str, known: Iterable[str]) -> str:
-    """What is wrong with a name that is not known, all known names, and the one that may have been meant."""
+    """Return that a name is unknown, with all known names and the most similar one."""
     from difflib import get_close_matches  # only for an error: it takes a while to load
 
     names = list(known)
@@ -43,5 +43,5 @@ def not_one_of(name: str, known: Iterable[str]) -> str:
 
 
 def kind_in_words(kind: str) -> str:
-    """Return the word for a kind of samples in messages. Files and JSON say "pictures" for images."""
+    """Return the word for a kind of samples in messages. Files and JSON keep "pictures" for images."""
     return "images" if kind == "pictures" else kind

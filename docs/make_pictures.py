@@ -1,4 +1,4 @@
-"""Make the pictures of the README from the sample data: docs/report.png, review.png and explain.png.
+"""Make the images of README and tutorial from the sample data: docs/report.png, review.png and explain.png.
 
     python docs/make_pictures.py
 
@@ -14,12 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 1180, 1490
 HEIGHT_OF_REVIEW = 860
 QUERY = "sample_data/queries/5/2556.png"  # a 5 that is almost taken for a 2
+COVERED_QUERY = "sample_data/queries/0/0050.png"
 
 
 def crnr(*arguments: str, here: Path = HERE.parent) -> None:
@@ -45,6 +46,17 @@ def shrink(picture: Path) -> None:
     small.save(picture, optimize=True)
 
 
+def draw_tiles(folder: Path) -> None:
+    """Explain a digit whose lower right quarter is covered: docs/tiles.png."""
+    with Image.open(HERE.parent / COVERED_QUERY) as digit:
+        covered = digit.convert("L")
+    ImageDraw.Draw(covered).rectangle((14, 14, 27, 27), fill=128)
+    covered.save(folder / "covered.png")
+    gallery = str(folder / "tiles.h5")
+    crnr("build", "sample_data/gallery", "--cell", "3", "--parts", "4x4", "-o", gallery, "--quiet")
+    crnr("explain", str(folder / "covered.png"), "-g", gallery, "-o", str(HERE / "tiles.png"))
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,13 +65,14 @@ def main() -> None:
         crnr("evaluate", "sample_data/queries", "-g", str(gallery), "--html", str(page), "--quiet", "--json")
         photograph(page, HERE / "report.png", folder / "profile")
         crnr("explain", QUERY, "-g", str(gallery), "-o", str(HERE / "explain.png"))
+        draw_tiles(folder)
         for part in ("gallery", "queries"):
             shutil.copytree(HERE.parent / "sample_data" / part, folder / part)
         crnr("build", "gallery", "--calibrate", "--quiet", here=folder)
         crnr("classify", "queries", "-o", "out.csv", "--quiet", here=folder)
         crnr("review", "out.csv", "--quiet", here=folder)
         photograph(folder / "review.html", HERE / "review.png", folder / "profile", HEIGHT_OF_REVIEW)
-    for picture in ("report.png", "review.png", "explain.png"):
+    for picture in ("report.png", "review.png", "explain.png", "tiles.png"):
         shrink(HERE / picture)
 
 

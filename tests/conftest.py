@@ -21,6 +21,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers")
 
+from crnr_cli.system import spares
 from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
 from helpers.samples import noise
@@ -28,10 +29,17 @@ from helpers.templates import Templates
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# What a busy machine takes for an example is no property of the code. In CI, the examples are the same every
+# The time of an example on a busy machine is no property of the code. In CI, the examples are the same every
 # time, so that a failure is due to the change that is tested; everywhere else, new ones are tried.
 settings.register_profile("crnr", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("crnr")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _decoders_are_kept() -> Iterator[None]:
+    """Between the commands of a test: to start one takes longer than most commands do."""
+    with spares.kept():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +114,7 @@ if sys.platform != "win32":  # which has no such limits
     LIMITS = {limit: resource.getrlimit(limit) for limit in (resource.RLIMIT_CPU, resource.RLIMIT_AS)}
 
     def pytest_runtest_teardown() -> None:
-        """What a child process limits for itself must not end this one, if a test calls its code directly."""
+        """Undo limits that a test set in this process by calling a child's code directly."""
         for limit, before in LIMITS.items():
             resource.setrlimit(limit, before)
 
@@ -120,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--steps", type=int, default=80, metavar="N", help="How many changes of galleries to try, in all."
     )
     parser.addoption(
-        "--update-docs", action="store_true", help="Write docs/faults.md again from what the tests see."
+        "--update-docs", action="store_true", help="Write what crnr prints into pages that show it."
     )
 
 

@@ -91,7 +91,7 @@ def as_options(keywords: dict[str, Any]) -> list[str]:
 
 
 def as_record(answer: Answer, keys: list[str]) -> dict[str, Any]:
-    """What the command writes as JSON, by way of JSON."""
+    """Return what the command writes as JSON, by way of JSON."""
     plain = dataclasses.asdict(answer)
     return json.loads(json.dumps({key: plain[key] for key in keys}))
 
@@ -109,7 +109,7 @@ def test_the_same_answers_as_the_json_of_the_command(
     assert {answer.status for answer in found} >= {"ok", "zero_norm"}
     for answer, record in zip(found, expected, strict=True):  # the order of the classes too
         assert list(answer.residuals or ()) == list(record["residuals"] or ())
-        # What the command leaves out, as there is none.
+        # Left out by the command.
         missing = {"probability", "set", "probabilities"} - record.keys()
         assert {getattr(answer, key) for key in missing} <= {None}
         assert (answer.error is None) == (answer.label is not None)
@@ -146,7 +146,7 @@ def test_the_same_explanation_as_the_command(
 ) -> None:
     monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 1)  # as for all commands in this process
     query = "queries.npz#4" if name == "features" else "queries/bee/21.png"
-    printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--against", "nrc")
+    printed = crnr("explain", query, "-g", f"{name}.h5", "--json", "--compare-with", "nrc")
     assert (printed.exit, printed.err) == (0, "")
     expected = json.loads(printed.out)
     found = Gallery.load(f"{name}.h5").explain(query, against="nrc")
@@ -218,7 +218,7 @@ def test_explain_between_two_batches_leaves_their_threads(
     assert set(found) == {1}
 
 
-def test_rows_of_an_array_are_those_of_a_file(crnr: Runner) -> None:
+def test_rows_of_an_array_get_the_answers_of_a_file(crnr: Runner) -> None:
     gallery = Gallery.load("features.h5")
     with np.load("bare.npz") as stored:
         values = stored["features"]
@@ -337,7 +337,7 @@ def explained(query: Any, **keywords: Any) -> Any:
         (GalleryError, "features.npz: not a gallery; create one with `crnr build`", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
         (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
-        (UsageError, "pixels.h5 was built without", loaded("pixels.h5", extractor="model.onnx")),
+        (UsageError, "pixels.h5: was built without", loaded("pixels.h5", extractor="model.onnx")),
         (TypeError, "an input must be a path, or all of them an array", classified([0.5])),
     ],
 )
@@ -394,7 +394,7 @@ def test_threads_may_share_a_gallery(crnr: Runner) -> None:
     assert found == [expected] * 3
 
 
-def test_what_it_says_about_itself(crnr: Runner) -> None:
+def test_gallery_describes_itself(crnr: Runner) -> None:
     gallery = Gallery.load("gradients.h5")
     assert gallery.classes == ("ant", "bee", "cow")
     assert gallery.samples[:2] == ("gallery/ant/0.png", "gallery/ant/1.png")

@@ -57,7 +57,7 @@ def digits() -> tuple[Any, Any, Any, Any]:
     return X[:200], y[:200], X[200:500], y[200:500]
 
 
-def test_one_for_every_method_that_scikit_learn_has_not() -> None:
+def test_estimators_exist_for_methods_that_scikit_learn_lacks() -> None:
     assert {e.method for e in ESTIMATORS} == set(METHODS) - {"nn", "svm", "softmax"}
     for estimator in ESTIMATORS:
         assert estimator().get_params() == METHODS[estimator.method]().parameters
@@ -160,7 +160,7 @@ def test_opens_a_gallery_that_build_made(digits: Any, crnr: Runner, tmp_path: Pa
         crnr_cli.CRCClassifier.from_gallery("g.h5")
 
 
-def test_what_cannot_be_used_is_a_value_error(digits: Any, tmp_path: Path) -> None:
+def test_invalid_parameters_and_data_raise_value_error(digits: Any, tmp_path: Path) -> None:
     X, y, _, _ = digits
     with pytest.raises(ValueError, match="method crnr: lam must be 0 or more, not -1"):
         crnr_cli.CRNRClassifier(lam=-1).fit(X, y)
@@ -205,7 +205,7 @@ def test_classes_that_would_have_one_name_in_a_file_are_not_saved(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_images(crnr: Runner) -> None:
+def test_a_row_of_one_colour_is_refused_by_galleries_of_images(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     for extractor in ("pixels", "gradients"):
         crnr("build", "gallery", "--size", "8", "--extractor", extractor, "-q")
@@ -216,7 +216,7 @@ def test_a_row_of_one_colour_says_nothing_to_a_gallery_of_images(crnr: Runner) -
         assert found[1].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("color", ["--color", "--grey"])
+@pytest.mark.parametrize("color", ["--color", "--gray"])
 def test_a_gallery_of_gradients_takes_rows_of_pixels(crnr: Runner, color: str) -> None:
     make_images(crnr.here / "gallery")
     make_images(crnr.here / "queries", first=7)
@@ -265,7 +265,7 @@ def test_probabilities_are_calibrated(estimator: type[GalleryClassifier], digits
     assert log_loss(truths, found) < 1
 
 
-def test_probabilities_are_those_of_the_command_line(crnr: Runner, digits: Any) -> None:
+def test_probabilities_match_the_command_line(crnr: Runner, digits: Any) -> None:
     """Whether the gallery has them or not; classes are in the order of scikit-learn, not of names."""
     X, y, queries, truths = digits
     fitted = crnr_cli.CRNRClassifier().fit(X, y + 5)  # 10 comes before 9 in a gallery
@@ -408,7 +408,7 @@ whole_numbers = st.integers(-3, 3)
 
 
 def probabilities_or_reason(fitted: GalleryClassifier, queries: Any) -> Any:
-    """Or why there are none."""
+    """Or why they are missing."""
     try:
         return fitted.predict_proba(queries)
     except ValueError as e:
@@ -443,7 +443,7 @@ def test_scores_probabilities_and_labels_agree(estimator: type[GalleryClassifier
 
 
 def test_two_residuals_that_differ_in_the_last_bit(monkeypatch: pytest.MonkeyPatch, digits: Any) -> None:
-    """Their logarithms may be the same, and those of numbers near 0 are."""
+    """Their logarithms may be the same, and are for numbers near 0."""
     X, y, _, _ = digits
     fitted = crnr_cli.CRNRClassifier().fit(X[y < 2], y[y < 2])
     near = np.nextafter(1e3, 2e3)

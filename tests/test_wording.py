@@ -21,16 +21,16 @@ from helpers.modules import Module, refuse_where
         ("more class", ["0 more classes", "1 more class", "2 more classes"]),
     ],
 )
-def test_counts(noun: str, expected: list[str]) -> None:
+def test_format_count_uses_the_plural(noun: str, expected: list[str]) -> None:
     assert [format_count(n, noun) for n in range(3)] == expected
 
 
-def test_verbs() -> None:
+def test_verbs_agree_with_the_count() -> None:
     assert [is_or_are(n) for n in range(3)] == ["are", "is", "are"]
     assert [has_or_have(n) for n in range(3)] == ["have", "has", "have"]
 
 
-def test_names() -> None:
+def test_not_one_of_suggests_a_similar_name() -> None:
     assert not_one_of("x", ["aa", "bb"]) == "'x' is not one of aa, bb"
     assert not_one_of("NRC", ["crnr", "nrc"]) == "'NRC' is not one of crnr, nrc; did you mean nrc?"
     assert not_one_of("", ["a"]) == "'' is not one of a"
@@ -62,6 +62,6 @@ def _counting_texts(module: Module) -> list[tuple[int, str]]:
 
 
 def _may_be_a_count(value: ast.FormattedValue) -> bool:
-    """A list of names is not, and a constant is known to be large."""
+    """Return whether a value may be a count: lists of names are not, and constants are large."""
     text = ast.unparse(value.value)
     return not text.isupper() and "format_count" not in text and "join" not in text

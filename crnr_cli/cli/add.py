@@ -25,8 +25,8 @@ def add(
         list[str] | None,
         typer.Argument(
             metavar="GALLERY SOURCE...",
-            help="The gallery, and what to add to it: folders of classes, folders named after a class, "
-            "images, feature files, or - for a list of files on stdin.",
+            help="Gallery file, and the class folders, images or feature files to add; - reads a list of "
+            "files from stdin.",
             show_default=False,
         ),
     ] = None,
@@ -36,8 +36,8 @@ def add(
         typer.Option(
             "--class",
             metavar="NAME",
-            help="Class of all added samples, whatever their folders or labels say.",
-            show_default="by folder or label",
+            help="Add all examples to the class NAME.",
+            show_default="by folder",
             autocompletion=completion.complete_classes,
         ),
     ] = None,
@@ -45,17 +45,19 @@ def add(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Add the files reviewed with `crnr review`, accepted and corrected ones, instead of "
-            "SOURCE...; those that are unknown are left out.",
+            help="Add the files that were reviewed with `crnr review`.",
         ),
     ] = None,
     *,
     input: SourceOptions,
     model: ModelOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Add classes or samples to a gallery. The sources that it was built from are not needed."""
+    """Add examples to a gallery.
+
+    The sources that it was built from are not needed.
+    """
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.jobs.update import add as run
     from crnr_cli.results.edited import read_corrections
@@ -77,11 +79,11 @@ def add(
             context.fail(
                 f"--corrections already names the classes of the files; leave out {', '.join(others)}"
             )
-    reading = Reading(**input.to_fields(), **strictness.to_fields(), provider=model.provider, label=label)
+    reading = Reading(**input.to_fields(), **error_handling.to_fields(), provider=model.provider, label=label)
     # A gallery among the arguments has no mark of its own.
     written = [outputs.DeclaredOutput(gallery, is_gallery=True)]
     with outputs.planned(written), shown_progress(output.quiet) as progress:
         reviewed = None if corrections is None else read_corrections(corrections)
-        report = run(gallery, sources, reading, progress, model.extractor, reviewed)
+        report = run(gallery, sources, reading, progress, model.model_path, reviewed)
     show_report(gallery, report, output)
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)

@@ -25,11 +25,10 @@ from crnr_cli.cli.console import (
     write_csv,
 )
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
-from crnr_cli.cli.parsing import Whole
+from crnr_cli.cli.parsing import HiddenNames, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
-from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ _OF_SOURCES = [
 ]
 _SHOWN = 10  # rows of a table
 _MEMBERS = 3  # of a group
-# The last column is for people: `crnr remove --from` removes the samples that they mark there.
+# The last column is for people: `crnr remove --marked-in` removes the samples that they mark there.
 CSV_COLUMNS = ("path", "label", "finding", "suggested", "score", "group", "others", "remove")
 
 
@@ -56,42 +55,40 @@ def audit(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="A gallery, or what one can be built from: folders, images, feature files "
-            f"({', '.join(READERS)}), or - for a list of files on stdin.",
+            help="A gallery, or the folders, images or feature files to build one from; - reads a list of "
+            "files from stdin.",
         ),
     ],
-    against: Annotated[
+    queries: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="Queries to look for among the samples; can be repeated."),
+        typer.Option(metavar="SOURCE", help="Find queries that are also examples."),
+        HiddenNames("against"),
     ] = None,
     csv: Annotated[
         Path | None,
         typer.Option(
-            "--csv", metavar="FILE", help="Write the samples to this CSV, for `crnr remove --from`."
+            "--csv", metavar="FILE", help="Write the findings to this CSV, for `crnr remove --marked-in`."
         ),
         Written(),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
-        Written(),
-    ] = None,
+    html: options.HtmlReport = None,
     images_from: options.ImagesFrom = None,
     max_suspects: Annotated[
         int | None,
-        typer.Option(
-            parser=Whole(0), metavar="N", help="Exit with code 4 if more labels than this look wrong."
-        ),
+        typer.Option(parser=Whole(0), metavar="N", help="Exit with 4 if more than N labels look wrong."),
     ] = None,
     *,
     vectors: VectorOptions,
     steps: Steps,
     network: PreprocessingOptions,
     input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Find labels that look wrong, duplicates, outliers and confusable classes in a gallery or a source."""
+    """Find wrong labels, duplicates and outliers.
+
+    Checks every example of a gallery, or of the folders to build one from, against the others.
+    """
     early = EarlyNotes(output.quiet)
     reading = reading_of(
         input,
@@ -100,7 +97,7 @@ def audit(
         command="audit",
         steps=steps.make_steps(),
         on_notes=early,
-        **strictness.to_fields(),
+        **error_handling.to_fields(),
     )
     from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
@@ -120,7 +117,7 @@ def audit(
                 "folder that the gallery was built from"
             )
     with shown_progress(output.quiet) as progress:
-        report = run(sources, reading, against or [], model, progress)
+        report = run(sources, reading, queries or [], model, progress)
     if csv:
         write_csv(csv, CSV_COLUMNS, csv_rows(report))
     notes: list[str] = []
@@ -138,7 +135,7 @@ def audit(
         for note in notes:
             say(f"note: {note}", style="yellow")
     _finish(report, max_suspects)
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)
 
 
 def _finish(report: AuditReport, max_suspects: int | None) -> None:

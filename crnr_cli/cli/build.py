@@ -17,7 +17,7 @@ from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
-from crnr_cli.cli.parsing import METHOD, Choice, Number, Whole
+from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
@@ -25,8 +25,7 @@ from crnr_cli.errors import UsageError
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
 
-_method_option = partial(typer.Option, rich_help_panel="Method")
-_parameter_option = partial(typer.Option, rich_help_panel="Parameters of methods")
+_method_option = partial(typer.Option, rich_help_panel="Method parameters")
 
 
 def _factors() -> Iterable[str]:
@@ -47,14 +46,13 @@ class MethodOptions:
 
     method: Annotated[
         str,
-        _method_option(parser=METHOD, help="How queries are compared with the samples: {choices}."),
+        _method_option(parser=METHOD, help="Compare queries with examples by this method: {choices}."),
     ] = "crnr"
     calibrate: Annotated[
         bool,
         _method_option(
             "--calibrate",
-            help="Compute when to reject a query and how probable answers are, and store it; otherwise every "
-            "`classify --reject` computes it again.",
+            help="Store the calibration for --reject, --min-probability and --sets.",
         ),
     ] = False
 
@@ -65,97 +63,95 @@ class ParameterOptions:
 
     lam: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
             parser=Number(),
             metavar="X",
-            help="How much each class has to represent a query by itself (crnr); strength of the "
-            "regularization (crc, croc, procrc, src).",
-            show_default="0.01 for crnr, else 0.001",
+            help="Weight of the class residuals (crnr); strength of the regularization (crc, croc, procrc, "
+            "src).",
+            show_default="0.01; others 0.001",
         ),
     ] = None
     mu: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
             parser=Number(above=0),
             metavar="X",
-            help="Penalty of ADMM: how strongly an iteration is drawn to non-negative weights (crnr, nrc).",
+            help="Penalty of ADMM for negative weights (crnr, nrc).",
             show_default="0.1",
         ),
     ] = None
     iterations: Annotated[
         int | None,
-        _parameter_option(
+        _method_option(
             parser=Whole(at_most=10**6),
             metavar="N",
-            help="Iterations of ADMM (crnr, nrc); maximum number of iterations (src).",
-            show_default="5; 2000 for src",
+            help="Number of ADMM iterations (crnr, nrc); most iterations (src).",
+            show_default="5; src 2000",
         ),
     ] = None
     tol: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
             parser=Number(),
             metavar="X",
-            help="Stop early when the weights of a query change by less than this (crnr, nrc) or when the "
-            "duality gap is below it (src).",
-            show_default="0, which is never; 1e-6 for src",
+            help="Stop when weights change by less than X (crnr, nrc), or the duality gap is below X (src).",
+            show_default="0; src 1e-6",
         ),
     ] = None
     factor: Annotated[
         str | None,
-        _parameter_option(
+        _method_option(
             parser=Choice(_factors),
-            help="Form in which the factorized system is stored (crnr, nrc): {choices}. auto takes the "
-            "cheaper one.",
+            help="Store the factorized system in this form (crnr, nrc): {choices}.",
             show_default="auto",
         ),
     ] = None
     neighbors: Annotated[
         int | None,
-        _parameter_option(
+        _method_option(
             parser=Whole(0, 2000),
             metavar="K",
-            help="Compare a query with its K nearest samples alone, 0 for all. Large galleries are "
-            "then built and searched faster (crnr, nrc, crc, src).",
-            show_default="0",
+            help="Use only the K nearest examples per query; for large galleries.",
+            show_default="all",
         ),
     ] = None
     index: Annotated[
         str | None,
-        _parameter_option(
+        _method_option(
             parser=Choice(_indexes),
-            help="How the K nearest samples are found: {choices}. ivf and hnsw miss a few, but are faster in "
-            "galleries of 100,000 samples and more; they need the extra faiss (crnr, nrc, crc, src).",
+            help="Find the nearest examples by this index: {choices}. ivf and hnsw miss a few, are faster "
+            "from 100,000 examples on, and need the extra faiss.",
             show_default="exact",
         ),
     ] = None
     gamma: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
             parser=Number(),
             metavar="X",
-            help="How strongly the representation by each class is drawn to that by all classes (procrc).",
+            help="Strength that draws each class to the common representation (procrc).",
             show_default="0.001",
         ),
     ] = None
     weight: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
+            "--crc-weight",
             parser=Number(),
             metavar="X",
-            help="Weight of the residual of crc, which is added to that of nsc (croc).",
+            help="Weight of the crc residual, which is added to the nsc residual (croc).",
             show_default="0.1",
         ),
+        HiddenNames("weight"),
     ] = None
     c: Annotated[
         float | None,
-        _parameter_option(
+        _method_option(
             "--c",
             parser=Number(above=0),
             metavar="X",
-            help="Inverse of the regularization strength: higher values fit the samples more closely "
-            "(svm, softmax).",
-            show_default="1; 100 for softmax",
+            help="Inverse of the regularization strength (svm, softmax).",
+            show_default="1; softmax 100",
         ),
     ] = None
 
@@ -181,8 +177,7 @@ def build(
         bool,
         typer.Option(
             "--update",
-            help="Bring the gallery up to date with SOURCE, keeping its settings: read only files that are "
-            "new or have changed, and remove samples that SOURCE no longer has.",
+            help="Read only new and changed files, remove missing ones; keep settings.",
         ),
     ] = False,
     cache: Annotated[
@@ -190,9 +185,7 @@ def build(
         typer.Option(
             "--cache",
             metavar="FILE",
-            help="Keep the values of the images, before the steps of the recipe, in this file (.h5), and "
-            "read only images that it does not have yet.",
-            show_default="none",
+            help="Cache extracted features in this .h5 file; only new images are read.",
         ),
         Written(is_gallery=True),
     ] = None,
@@ -203,16 +196,19 @@ def build(
     network: PreprocessingOptions,
     method: MethodOptions,
     input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
     parameters: ParameterOptions,
 ) -> None:
-    """Make a gallery file from labelled examples: one folder of images per class, or a file of features."""
+    """Build a gallery from labelled examples.
+
+    The examples are one folder of images per class, or a feature file.
+    """
     if cache and update:
         raise UsageError("--update already reads only new files; leave out --cache or --update")
     early = EarlyNotes(output.quiet)
     reading = reading_of(
-        input, vectors, network, steps=steps.make_steps(), on_notes=early, **strictness.to_fields()
+        input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
     )
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
@@ -235,4 +231,4 @@ def build(
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:
         say(f"note: CRNR_GALLERY is {used}, so other commands use that gallery unless they are given another")
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)

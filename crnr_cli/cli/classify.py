@@ -33,15 +33,13 @@ _output_option = partial(typer.Option, rich_help_panel="Output")
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    json: Annotated[
-        bool, _output_option("--json", help="Write JSON Lines instead of CSV: one object per input.")
-    ] = False
+    json: Annotated[bool, _output_option("--json", help="Write JSON Lines, one object per query.")] = False
     format: Annotated[
         str | None,
         _output_option(
             parser=Choice(FORMATS),
-            help=f"Format to write: {', '.join(FORMATS)}.",
-            show_default="csv, or as the name of the output ends: .jsonl, .parquet",
+            help="Write this format: {choices}.",
+            show_default="by file name",
         ),
     ] = None
 
@@ -56,75 +54,78 @@ def classify(
     sources: Sources,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is stdout."), Written()
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="Predictions file to write; - is stdout."),
+        Written(),
     ] = "-",
     top: Annotated[
         int | None,
         typer.Option(
             parser=Whole(0),
             metavar="K",
-            help="Write only the K best classes, as label_1, residual_1, ...; 0 writes the residuals of all.",
-            show_default="0, or 5 with more than 1,000 classes",
+            help="Write only the K best classes; 0 writes the residuals of all.",
+            show_default="auto",
         ),
     ] = None,
     dask: options.Dask = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped, if there is one.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     batch_size: Annotated[
         int | None,
         typer.Option(
             parser=Whole(),
             metavar="N",
-            help="Inputs per batch; a stopped run keeps its finished batches.",
-            show_default="128 to 256, 32 with a network",
+            help="Classify N queries per batch; a stopped run keeps finished batches.",
+            show_default="auto",
         ),
     ] = None,
     *,
-    doubt: ConfidenceOptions,
+    confidence: ConfidenceOptions,
     input: SourceOptions,
     model: ModelOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     written: Format,
     output: Quiet,
 ) -> None:
-    """Label every input by the gallery, and write one row for each, with the residuals of the classes."""
+    """Label images or feature vectors.
+
+    Writes one CSV row per query, with the label and the residuals of the classes.
+    """
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
     can_resume = not to_stdout and format != "parquet"
     remedy = "; the same command with --resume continues from there" if can_resume else ""
-    with DecoderPool(input.jobs) as decoders:
-        if dask is None and not all(map(is_table, sources)):
-            decoders.start_early()
-        from crnr_cli.gallery.queries import QueryOptions
-        from crnr_cli.jobs.classify import classify as run
+    decoders = DecoderPool(input.jobs)
+    if dask is None and not all(map(is_table, sources)):
+        decoders.start_early()
+    from crnr_cli.gallery.queries import QueryOptions
+    from crnr_cli.jobs.classify import classify as run
 
-        query_options = QueryOptions(
-            **input.to_fields(),
-            **strictness.to_fields(),
-            **doubt.to_fields(),
-            top=top,
-            format=format,
-            **model.to_fields(),
-            batch_size=batch_size,
+    query_options = QueryOptions(
+        **input.to_fields(),
+        **error_handling.to_fields(),
+        **confidence.to_fields(),
+        top=top,
+        format=format,
+        **model.to_fields(),
+        batch_size=batch_size,
+    )
+    with (
+        workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
+        shown_progress(output.quiet, prints=to_stdout) as shown,
+        finishing_batches(shown, remedy) as progress,
+    ):
+        report = run(
+            sources,
+            gallery,
+            sys.stdout.buffer if to_stdout else Path(path),
+            query_options,
+            progress,
+            resume=resume,
+            workers=who,
         )
-        with (
-            workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
-            shown_progress(output.quiet, prints=to_stdout) as shown,
-            finishing_batches(shown, remedy) as progress,
-        ):
-            report = run(
-                sources,
-                gallery,
-                sys.stdout.buffer if to_stdout else Path(path),
-                query_options,
-                progress,
-                resume=resume,
-                workers=who,
-            )
     if not output.quiet:
         _show(report, None if to_stdout else path)
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from crnr_cli.cli.boundary import boundary
-from crnr_cli.cli.parsing import check_choices
+from crnr_cli.cli.parsing import check_choices, name_of
+from crnr_cli.system import spares
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.files import is_stdout
 from crnr_cli.system.outputs import DeclaredOutput, planned
@@ -26,6 +27,23 @@ class Written:
     """
 
     is_gallery: bool = False
+
+
+def _show_everything(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from crnr_cli.cli.help import format_help
+
+        typer.echo(format_help(context, everything=True))
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option("--help-all", is_eager=True, callback=_show_everything, help="Show all options."),
+]
+
+
+_HELP_ALL = Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll)
 
 
 def make_command(
@@ -46,7 +64,7 @@ def make_command(
         for name, parameter in signature(function).parameters.items()
         if name not in groups and name != "context"
     ]
-    options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind))]
+    options = [*plain, *(parameter for kind in groups.values() for parameter in _parameters(kind)), _HELP_ALL]
     written = {
         option.name: mark
         for option in options
@@ -55,6 +73,7 @@ def make_command(
     }
 
     def run(context: typer.Context, **given: Any) -> None:
+        del given["help_all"]
         with boundary(quiet=given.get("quiet", False)):
             apart = given[side_by_side] if isinstance(side_by_side, str) else side_by_side
             use_cores(given.get("jobs"), side_by_side=apart)
@@ -68,7 +87,7 @@ def make_command(
             inputs = [
                 value for name, value in given.items() if name not in written and isinstance(value, Path)
             ]
-            with planned(outputs, inputs):
+            with planned(outputs, inputs), spares.kept():
                 parts = {
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()
@@ -94,9 +113,9 @@ def parameter_names(*groups: type) -> list[str]:
 
 
 def given_values(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """The values of these parameters that were given on the command line, by the names of their options."""
+    """The values of these parameters that were given on the command line, by their names in the help."""
     return {
-        f"--{name.replace('_', '-')}": context.params[name]
+        name_of(context, name): context.params[name]
         for name in names
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     }

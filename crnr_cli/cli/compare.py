@@ -48,18 +48,18 @@ class Testing:
     """What the methods are tested with: a separate source, or parts of the gallery."""
 
     test: Annotated[
-        list[str] | None, _testing_option(metavar="SOURCE", help="Labelled samples to test with.")
+        list[str] | None, _testing_option(metavar="SOURCE", help="Labelled queries to test with.")
     ] = None
     test_features_key: Annotated[
         str | None,
         _testing_option(
-            metavar="NAME", help="Dataset with the features in --test.", show_default="the gallery's"
+            metavar="NAME", help="Array with the features in --test.", show_default="the gallery's"
         ),
     ] = None
     test_labels_key: Annotated[
         str | None,
         _testing_option(
-            metavar="NAME", help="Dataset with the labels in --test.", show_default="the gallery's"
+            metavar="NAME", help="Array with the labels in --test.", show_default="the gallery's"
         ),
     ] = None
     holdout: Annotated[
@@ -67,15 +67,13 @@ class Testing:
         _testing_option(
             parser=Number(above=0, at_most=1),
             metavar="SHARE",
-            help="Without --test: share of every class to test with.",
+            help="Hold out SHARE of every class, if there is no --test.",
             show_default="0.3",
         ),
     ] = None
     draws: Annotated[
         int | None,
-        _testing_option(
-            parser=Whole(), metavar="N", help="How many times to draw that share.", show_default="5"
-        ),
+        _testing_option(parser=Whole(), metavar="N", help="Draw the hold-out set N times.", show_default="5"),
     ] = None
     seed: Annotated[
         int | None,
@@ -103,19 +101,19 @@ def compare(
     sources: Sources,
     methods: Annotated[
         str | None,
-        typer.Option(parser=METHOD_LIST, help="Methods to compare: {choices}.", show_default="all"),
+        typer.Option(parser=METHOD_LIST, help="Compare these methods: {choices}.", show_default="all"),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="METHOD.PARAM=VALUE",
-            help="Set a parameter of a method; can be repeated.",
+            help="Set a parameter of a method.",
             autocompletion=completion.complete_settings,
         ),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV."), Written()
+        Path | None, typer.Option(metavar="FILE", help="Write the table to this CSV file."), Written()
     ] = None,
     dask: options.Dask = None,
     *,
@@ -124,12 +122,12 @@ def compare(
     steps: Steps,
     network: PreprocessingOptions,
     input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Compare methods on the same labelled samples, to find the best one for this data.
+    """Compare methods on your data.
 
-    With --dask, the times in the table are measured on the workers.
+    Holds out a part of every class several times, or tests with the queries of --test.
     """
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
@@ -140,7 +138,7 @@ def compare(
         command="compare",
         steps=steps.make_steps(),
         on_notes=early,
-        **strictness.to_fields(),
+        **error_handling.to_fields(),
     )
     tested = testing.to_fields(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
@@ -161,7 +159,7 @@ def compare(
     if not output.quiet:
         say_left_out(report.left_out)
         say_notes(early.rest(report.notes))
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)
 
 
 def _parse_settings(texts: Sequence[str]) -> dict[str, dict[str, object]]:

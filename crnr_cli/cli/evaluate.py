@@ -27,7 +27,7 @@ from crnr_cli.cli.console import (
     write_csv,
 )
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, PrintOptions, SourceOptions
-from crnr_cli.cli.parsing import Number
+from crnr_cli.cli.parsing import HiddenNames, Number
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, has_or_have
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 _MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
-_gates_option = partial(typer.Option, parser=Number(at_most=1), metavar="SHARE", rich_help_panel="Gates")
+_threshold_option = partial(
+    typer.Option, parser=Number(at_most=1), metavar="SHARE", rich_help_panel="Pass/fail thresholds"
+)
 MAX_CONFUSION = 20_000  # classes in a full matrix
 _CELL = 4  # columns of the screen that a class of the confusion matrix takes at least
 _MAX_CLASSES = 1000  # in the table
@@ -49,30 +51,25 @@ _PAIRS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gates:
+class ThresholdOptions:
     """Scores that make the command fail. Inputs without an answer count as wrong in all of them."""
 
     min_accuracy: Annotated[
         float | None,
-        _gates_option(
-            help="Exit with code 4 if the accuracy is below this; inputs without an answer count as wrong."
-        ),
+        _threshold_option(help="Exit with 4 if the accuracy is below SHARE (no answer: wrong)."),
     ] = None
     min_f1: Annotated[
         float | None,
-        _gates_option(
-            help="Exit with code 4 if the macro F1 is below this; inputs without an answer count as wrong."
-        ),
+        _threshold_option(help="Exit with 4 if the macro F1 is below SHARE (no answer: wrong)."),
     ] = None
-    min_coverage: Annotated[
+    min_answer_rate: Annotated[
         float | None,
-        _gates_option(
-            help="Exit with code 4 if a smaller share of the inputs got an answer; outsiders do not count."
-        ),
+        _threshold_option(help="Exit with 4 if the answer rate is below SHARE; outsiders do not count."),
+        HiddenNames("min-coverage"),
     ] = None
     min_rejected: Annotated[
         float | None,
-        _gates_option(help="Exit with code 4 if a smaller share of the outsiders was rejected."),
+        _threshold_option(help="Exit with 4 if less than SHARE of the outsiders is rejected."),
     ] = None
 
     def require_outsiders(self, report: EvaluateReport) -> None:
@@ -89,7 +86,7 @@ class Gates:
         missed = [
             _report_if_below("accuracy", over_all.accuracy, self.min_accuracy, why),
             _report_if_below("macro F1", over_all.macro.f1, self.min_f1, why),
-            _report_if_below("answer rate", report.coverage, self.min_coverage, ""),
+            _report_if_below("answer rate", report.coverage, self.min_answer_rate, ""),
             _report_if_below(
                 "share of rejected outsiders",
                 report.open_set.share if report.open_set else None,
@@ -114,7 +111,7 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="Predictions written by `crnr classify` (- is stdin), or labelled queries to classify now.",
+            help="Predictions file from `crnr classify` (- is stdin), or labelled queries to classify now.",
         ),
     ],
     gallery: options.GalleryPath = options.GALLERY,
@@ -122,38 +119,38 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Take the classes from a review with `crnr review` as the truth; answers that were not "
-            "reviewed keep theirs, if they have one.",
+            help="Use the labels saved by `crnr review` as the truth.",
         ),
     ] = None,
     errors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV."), Written()
+        Path | None, typer.Option(metavar="FILE", help="Write every mistake to this CSV file."), Written()
     ] = None,
     confusion: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV."), Written()
-    ] = None,
-    html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a report as one self-contained page."),
+        typer.Option(metavar="FILE", help="Write the confusion matrix to this CSV file."),
         Written(),
     ] = None,
+    html: options.HtmlReport = None,
     images_from: options.ImagesFrom = None,
     outsiders: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="DIR",
-            help="Folder or file of inputs that belong to no class and should be rejected; can be repeated.",
+            help="Folder or file of queries that belong to no class.",
         ),
     ] = None,
     *,
-    gates: Gates,
-    doubt: ConfidenceOptions,
+    thresholds: ThresholdOptions,
+    confidence: ConfidenceOptions,
     input: SourceOptions,
     model: ModelOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Score predictions against the truth: accuracy, precision, recall, F1 and the confusion matrix."""
+    """Score labels against the truth.
+
+    Prints accuracy, precision, recall, F1 and the confusion matrix.
+    """
     from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.evaluate import Truth
@@ -162,11 +159,11 @@ def evaluate(
     if html:
         require_packages("report", "--html", "jinja2")
     query_options = QueryOptions(
-        **input.to_fields(), **strictness.to_fields(), **doubt.to_fields(), **model.to_fields()
+        **input.to_fields(), **error_handling.to_fields(), **confidence.to_fields(), **model.to_fields()
     )
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress, Truth(corrections, outsiders or []))
-    gates.require_outsiders(report)
+    thresholds.require_outsiders(report)
     if confusion:
         _refuse_too_many_classes(", ".join(sources), len(report.scores.classes))
     if errors:
@@ -185,8 +182,8 @@ def evaluate(
         show_scores(report)
     if not output.quiet:
         _say_notes(report, notes, corrections)
-    gates.finish(report)
-    strictness.finish(report.skipped)
+    thresholds.finish(report)
+    error_handling.finish(report.skipped)
 
 
 def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:

@@ -10,8 +10,8 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import plain_text, print_json, print_table, results_console, say
-from crnr_cli.cli.options import PrintOptions, SourceOptions
-from crnr_cli.cli.parsing import METHOD
+from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
+from crnr_cli.cli.parsing import METHOD, HiddenNames
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.report.names import describe_place, describe_tally
 from crnr_cli.wording import format_count, has_or_have
@@ -34,26 +34,32 @@ _MOST_ROWS = 40  # of tiles in the grid
 @make_command
 def explain(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="An image, or a row of features such as queries.h5#3.")
+        str,
+        typer.Argument(metavar="QUERY", help="An image, or a row of a feature file such as queries.h5#3."),
     ],
     gallery: options.GalleryPath = options.GALLERY,
-    against: Annotated[
-        str | None, typer.Option(parser=METHOD, help="Compare with another method: {choices}.")
+    compare_with: Annotated[
+        str | None,
+        typer.Option(parser=METHOD, help="Explain by another method, too: {choices}."),
+        HiddenNames("against"),
     ] = None,
     path: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write a drawing to this file: .png, .svg, .pdf or .html."
+            "--output", "-o", metavar="FILE", help="Draw the explanation: .png, .svg, .pdf or .html."
         ),
         Written(),
     ] = None,
     images_from: options.ImagesFrom = None,
     *,
-    input: SourceOptions,
+    input: QuerySourceOptions,
     model: ModelOptions,
     output: PrintOptions,
 ) -> None:
-    """Show why a query gets its label: the residuals of the classes, and the samples with the most weight."""
+    """Show which examples led to a label.
+
+    Prints the residuals of the classes and the examples with the largest weights.
+    """
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.explain import explain as run
 
@@ -64,7 +70,7 @@ def explain(
         from crnr_cli.report.explanation import check_explanation, write_explanation
 
         check_explanation(path)
-    report = run(query, gallery, QueryOptions(**input.to_fields(), **model.to_fields()), against)
+    report = run(query, gallery, QueryOptions(**input.to_fields(), **model.to_fields()), compare_with)
     notes: list[str] = []
     if path:
         notes = write_explanation(report, path, gallery, input.max_pixels, images_from or [])

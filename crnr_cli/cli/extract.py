@@ -26,14 +26,14 @@ def extract(
     sources: Sources,
     path: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="File of features to write (.h5)."),
+        typer.Option("--output", "-o", metavar="FILE", help="Feature file to write (.h5)."),
         Written(is_gallery=True),
     ],
     update: Annotated[
         bool,
         typer.Option(
             "--update",
-            help="Add to the file, keeping its settings: read only files that are new or have changed.",
+            help="Add to the file: read only new and changed files; keep settings.",
         ),
     ] = False,
     dask: Dask = None,
@@ -41,10 +41,13 @@ def extract(
     vectors: ExtractionOptions,
     network: PreprocessingOptions,
     input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Turn images into features once, and store them in a file that the other commands read."""
+    """Compute features once and save them.
+
+    All commands read the saved feature file instead of the images.
+    """
     early = EarlyNotes(output.quiet)
     from crnr_cli.gallery.features_file import has_content
     from crnr_cli.gallery.samples import Reading
@@ -54,7 +57,7 @@ def extract(
     chosen = vectors.to_options(network)
     reading = Reading(
         **input.to_fields(),
-        **strictness.to_fields(),
+        **error_handling.to_fields(),
         extractor=chosen,
         provider=network.provider,
         on_notes=early,
@@ -75,7 +78,7 @@ def extract(
         report = run(sources, path, ExtractOptions(reading, update, model), looking, who)
     replaced.announce()
     _show(path, report, output, early, update=update)
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)
 
 
 def _show(

@@ -17,6 +17,7 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table, results_console, say
+from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.errors import NotAGalleryError, UsageError
 from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count, kind_in_words
@@ -38,19 +39,18 @@ def info(
     context: typer.Context,
     gallery: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE", help="A gallery or a feature file; --gallery is another way to name a gallery."
-        ),
+        typer.Argument(metavar="FILE", help="Gallery (same as --gallery) or feature file."),
     ] = None,
     option: options.GalleryPath = options.GALLERY,
     samples: Annotated[
         bool,
-        typer.Option("--samples", help="List all samples as CSV: sample, class, sha256, bytes, modified."),
+        typer.Option("--list-examples", help="List all examples as CSV."),
+        HiddenNames("samples"),
     ] = False,
     *,
     output: options.Json,
 ) -> None:
-    """Show what is in a gallery and how it was made, or list the arrays of a feature file."""
+    """Describe a gallery or a feature file."""
     from crnr_cli.gallery.file import load_gallery
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.inspect import inspect, is_feature_file

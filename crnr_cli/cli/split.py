@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import given_values, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PortableNames, PrintOptions, SourceOptions
-from crnr_cli.cli.parsing import Choice, Number, Whole
+from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, ImageSourceOptions, PortableNames, PrintOptions
+from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, is_or_are
 
@@ -32,12 +31,14 @@ class Division:
         typer.Option(
             parser=Number(above=0, at_most=1),
             metavar="SHARE",
-            help="Share of the images of every class for the gallery.",
+            help="Put SHARE of every class into the gallery.",
         ),
     ] = 0.8
     per_class: Annotated[
         int | None,
-        typer.Option(parser=Whole(), metavar="N", help="Images of every class for the gallery, instead."),
+        typer.Option(
+            parser=Whole(), metavar="N", help="Put N images of every class into the gallery, instead."
+        ),
     ] = None
     seed: Annotated[
         int | None,
@@ -47,7 +48,7 @@ class Division:
         str,
         typer.Option(
             parser=Choice(("copy", "hardlink", "link")),
-            help="What to do with the files: copy, hardlink, link.",
+            help="Place files in this way: {choices}.",
         ),
     ] = "copy"
     portable_names: PortableNames = False
@@ -57,23 +58,32 @@ class Division:
 @make_command
 def split(
     context: typer.Context,
-    sources: options.Sources,
-    gallery: Annotated[
-        str,
-        typer.Option(
-            "--gallery", "-g", metavar="DIR", help="Folder for the examples; made if it is missing."
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...", help="Folders or images, or - to read a list of files from stdin."
         ),
     ],
-    queries: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder for the other images; made if it is missing.")
+    train: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Folder for the gallery; created if missing."),
+        HiddenNames("gallery", "g"),
+    ],
+    test: Annotated[
+        str,
+        typer.Option(metavar="DIR", help="Folder for the test set; created if missing."),
+        HiddenNames("queries"),
     ],
     *,
     division: Division,
-    input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    input: ImageSourceOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Divide labelled images into a gallery and queries; copies of an image stay on one side."""
+    """Split labelled images into a gallery and a test set.
+
+    Copies of an image stay on one side.
+    """
     from crnr_cli.jobs.split import Portion, SplitOptions
     from crnr_cli.jobs.split import split as run
 
@@ -81,19 +91,19 @@ def split(
         raise UsageError("--share and --per-class contradict each other; give one of them")
     if division.share == 1:
         raise UsageError("--share 1 would leave no queries; give a number between 0 and 1")
-    for option, folder in (("--gallery", gallery), ("--queries", queries)):
+    for option, folder in (("--train", train), ("--test", test)):
         if not folder:
             raise UsageError(f"{option}: the name of the folder is empty")
     split_options = SplitOptions(
-        gallery=Path(gallery),
-        queries=Path(queries),
+        gallery=Path(train),
+        queries=Path(test),
         portion=Portion(division.share, division.per_class),
         seed=division.seed or 0,
         how=division.how,
         dry_run=division.dry_run,
         portable_names=division.portable_names,
         **input.to_fields(),
-        **strictness.to_fields(),
+        **error_handling.to_fields(),
     )
     with (
         shown_progress(output.quiet) as shown,
@@ -101,12 +111,12 @@ def split(
     ):
         report = run(sources, split_options, progress)
     if output.json:
-        print_json(_record(report, gallery, queries, division.dry_run))
+        print_json(_record(report, train, test, division.dry_run))
     elif division.dry_run:
         print_csv(["path", "target", "result", "reason"], report.rows)
     if not output.quiet:
-        _say(report, gallery, queries, division.dry_run)
-    strictness.finish(len(report.left_out))
+        _say(report, train, test, division.dry_run)
+    error_handling.finish(len(report.left_out))
 
 
 def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> dict[str, object]:

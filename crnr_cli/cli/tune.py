@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +24,8 @@ from crnr_cli.cli.console import (
 )
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
-from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
-from crnr_cli.cli.recipe_options import TRIED_PARTS, PreprocessingOptions, TriedSteps, VectorOptions
+from crnr_cli.cli.parsing import METHOD_LIST, HiddenNames, Number, Whole
+from crnr_cli.cli.recipe_options import PreprocessingOptions, TriedSteps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.formats import is_table
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # settings in the table
 _LINES = 6  # in the plot
+_OPTIONS = {"weight": "crc-weight"}  # of build, for parameters that have another name
 
 
 # How samples are read; `build` has the same options.
@@ -51,20 +51,22 @@ _Folds = Annotated[
     typer.Option(
         parser=Whole(2),
         metavar="N",
-        help="Number of parts that are held out in turn; above 20,000 samples, 4,000 are held out once.",
+        help="Number of folds; above 20,000 examples, 4,000 are held out once.",
     ),
 ]
 _Neighbors = Annotated[
     str | None,
     typer.Option(
+        "--try-neighbors",
         metavar="K,...",
-        help="Numbers of nearest samples to compare a query with, 0 for all; the first is preferred.",
-        show_default="0 below 1,000 samples, then 0,50,100,200; above 20,000 samples 50,100,200",
+        help="Numbers of nearest examples to try (0: all), preferred one first.",
+        show_default="auto",
     ),
+    HiddenNames("neighbors"),
 ]
 _Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write a plot of accuracy over lam to this file: .png, .svg or .pdf."),
+    typer.Option(metavar="FILE", help="Plot accuracy over lam: .png, .svg or .pdf."),
     Written(),
 ]
 
@@ -75,15 +77,14 @@ def tune(
     sources: Sources,
     path: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the chosen settings."),
+        typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the best settings."),
         Written(is_gallery=True),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
             parser=METHOD_LIST,
-            help="Methods to try besides crnr, with their default parameters: {choices}.",
-            show_default="none",
+            help="Try these methods, too, with their defaults: {choices}.",
         ),
     ] = None,
     folds: _Folds = 5,
@@ -92,17 +93,10 @@ def tune(
         typer.Option(
             parser=Number(),
             metavar="SECONDS",
-            help="Stop trying settings after this time.",
-            show_default="none",
+            help="Stop trying settings after SECONDS.",
         ),
     ] = None,
     neighbors: _Neighbors = None,
-    try_parts: Annotated[
-        bool,
-        typer.Option(
-            "--try-parts", help=f"Try to divide images into tiles, too; the same as --parts {TRIED_PARTS}."
-        ),
-    ] = False,
     plot: _Plot = None,
     dask: options.Dask = None,
     *,
@@ -110,19 +104,22 @@ def tune(
     steps: TriedSteps,
     network: PreprocessingOptions,
     input: SourceOptions,
-    strictness: ErrorHandlingOptions,
+    error_handling: ErrorHandlingOptions,
     output: PrintOptions,
 ) -> None:
-    """Search for better settings by cross-validation on the gallery; keep the defaults if none is better."""
+    """Find better settings by cross-validation.
+
+    Keeps the defaults if no other settings are clearly better.
+    """
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, command="tune", on_notes=early, **strictness.to_fields())
+    reading = reading_of(
+        input, vectors, network, command="tune", on_notes=early, **error_handling.to_fields()
+    )
     from crnr_cli.errors import require_packages
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
 
-    if try_parts and steps.parts == TriedSteps.parts:  # otherwise, those to try were given
-        steps = replace(steps, parts=TRIED_PARTS)
     tune_options = TuneOptions(
         reading=reading,
         steps=steps.parse(),
@@ -146,7 +143,7 @@ def tune(
     _print(report, path, output, early, _same_reading(context, sources))
     if report.built:
         replaced.say_lost(report.built.gallery)
-    strictness.finish(report.skipped)
+    error_handling.finish(report.skipped)
 
 
 def _counts(text: str | None) -> list[int]:
@@ -154,7 +151,7 @@ def _counts(text: str | None) -> list[int]:
     try:
         counts = [] if text is None else [int(part) for part in text.split(",")]
     except ValueError as e:
-        raise UsageError(f"--neighbors {text!r}: give numbers separated by commas, such as 0,50") from e
+        raise UsageError(f"--try-neighbors {text!r}: give numbers separated by commas, such as 0,50") from e
     return list(dict.fromkeys(counts))
 
 
@@ -288,7 +285,9 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
         parameter_names(VectorOptions) if is_table(reading[0]) else []
     )  # before, so that it cannot be chosen now
     flags = " ".join(
-        f"--{name}" if value is True else f"--{name} {_format_value(value)}"
+        f"--{_OPTIONS.get(name, name)}"
+        if value is True
+        else f"--{_OPTIONS.get(name, name)} {_format_value(value)}"
         for name, value in settings.items()
         if value is not None
         and value is not False

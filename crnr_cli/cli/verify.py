@@ -10,7 +10,8 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import print_json, say, say_some
-from crnr_cli.cli.options import PrintOptions, SourceOptions
+from crnr_cli.cli.options import ContentOptions, PrintOptions
+from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.wording import format_count, has_or_have, is_or_are
 
 
@@ -19,25 +20,29 @@ def verify(
     context: typer.Context,
     gallery: options.GalleryArgument = None,
     option: options.GalleryPath = options.GALLERY,
-    against: Annotated[
+    source: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="A source of the gallery to compare with; can be repeated."),
+        typer.Option(metavar="SOURCE", help="Compare with this source of the gallery."),
+        HiddenNames("against"),
     ] = None,
     *,
-    input: SourceOptions,
+    input: ContentOptions,
     output: PrintOptions,
 ) -> None:
-    """Check that a gallery is intact and, with --against, that its sources have not changed."""
+    """Check that a gallery is intact and up to date.
+
+    Checks its checksum and, with --source, that its sources have not changed.
+    """
     from crnr_cli.errors import DataError
     from crnr_cli.jobs.verify import verify as run
     from crnr_cli.sources.base import InputOptions
 
     gallery = options.one_gallery(context, gallery, option)
-    report = run(gallery, against or [], InputOptions(**input.to_fields()))
+    report = run(gallery, source or [], InputOptions(**input.to_fields()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})
     examples = format_count(report.n_samples, "example")
-    sources = ", ".join(against or [])
+    sources = ", ".join(source or [])
     if len(report.missing) == report.n_samples:
         raise DataError(
             f"{gallery}: none of its {examples} is in {sources}; name the source that it was built from"
@@ -54,7 +59,7 @@ def verify(
             f"has no other sources, update it with `crnr build --update`{removes}"
         )
     if not output.quiet:
-        compared = ", all the same as in the sources" if against else ""
+        compared = ", all the same as in the sources" if source else ""
         if extra := len(report.unknown):
             compared += (
                 f"; {format_count(extra, 'example')} of the sources {is_or_are(extra)} not in the gallery"

@@ -18,7 +18,7 @@ from crnr_cli.system.cores import Item, Result, Shared
 
 TASKS_PER_THREAD = 4  # queued or running: enough to keep all threads busy, few enough to limit the memory
 SECONDS_TO_CONNECT = 20
-_LOSSES = 5  # of what was scattered, after which the cluster is taken to be broken
+_LOSSES = 5  # of scattered data, after which the cluster counts as broken
 # Of a scheduler: a protocol, which may be left out, a host and a port.
 _ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+/?")
 _INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and the extras used here"
@@ -32,7 +32,7 @@ class Cluster:
 
     @property
     def dashboard(self) -> str:
-        """The address of a page that shows what the cluster is doing."""
+        """The address of the cluster's dashboard."""
         return str(self._client.dashboard_link or "")
 
     @property
@@ -47,7 +47,7 @@ class Cluster:
     def spread(
         self, work: Callable[[Shared, Item], Result], shared: Shared, items: Iterable[Item]
     ) -> Iterator[tuple[Item, Result]]:
-        """A `Spread`: `shared` is sent to every worker once, before the first item."""
+        """Yield each item with its result; `shared` is sent to every worker once, before the first item."""
 
         def scatter() -> Any:
             with _explained():
@@ -63,10 +63,10 @@ class Cluster:
         items: Iterable[Item],
         scattered: Callable[[], Any] | None = None,
     ) -> Iterator[tuple[Item, Result]]:
-        """Each item with its result. `shared` is sent with every item, unless it was scattered.
+        """Yield each item with its result. `shared` is sent with every item, unless it was scattered.
 
-        Dask drops spare copies of what was scattered. If the last one was on a worker that died, the tasks
-        that need it are cancelled; then it is `scattered` again, and they are started again.
+        Dask drops spare copies of scattered data. If the last copy was on a worker that died, the tasks that
+        need it are cancelled; then it is `scattered` again, and they are restarted.
         """
         from distributed.client import FutureCancelledError
 
@@ -104,7 +104,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def connected(where: str) -> Iterator[Cluster]:
-    """The cluster with this address of its scheduler, or N local processes for `local:N`."""
+    """Yield the cluster with this scheduler address, or N local processes for `local:N`."""
     require_packages("dask", "--dask", "distributed")
     from distributed import Client, LocalCluster
 
@@ -162,10 +162,12 @@ def _explained() -> Iterator[None]:
 
 
 def _refuse_other_versions(client: Any) -> None:
-    """Refuse machines without crnr, or with another version: a worker dies without a message if it receives
-    objects that it cannot load."""
+    """Refuse machines without crnr, or with another version.
 
-    def version() -> str:  # a local function is sent as code, so that a worker without crnr can run it
+    A worker dies without a message if it receives objects that it cannot load.
+    """
+
+    def version() -> str:  # a local function is sent as code, so a worker without crnr can run it
         from crnr_cli import __version__
 
         return __version__

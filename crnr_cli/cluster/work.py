@@ -43,7 +43,7 @@ MAX_BATCHES = 8  # per task. With more, decoders are started less often; with fe
 class OnCluster:
     """The workers of a cluster. They classify by the gallery at this path.
 
-    Files of features are read here to build a gallery, as sending their values would take longer.
+    Feature files are read here to build a gallery, because sending their values would take longer.
     """
 
     cluster: Cluster
@@ -81,7 +81,7 @@ class OnCluster:
     def _batches(
         self, work: Callable[[SentRun, SourcePart], Warned[T]], run: Run, progress: Progress
     ) -> Iterator[T]:
-        """Yield what the workers make of every batch, in order."""
+        """Yield the workers' result for every batch, in order."""
         assert self.gallery is not None
         spans, source, total = run.spans, run.source, len(run.source)
         parts = (source.part((group[0][0], group[-1][1])) for group in groups(spans, self.cluster.n_threads))
@@ -112,7 +112,7 @@ class SentRun:
     def of(cls, run: Run, gallery_path: Path) -> SentRun:
         model = run.options.model.resolve() if run.options.model else None
         sure = run.sureness
-        if sure:  # the level is decided: the samples that it was decided by need not be sent
+        if sure:  # the level is decided: its samples need not be sent
             sure = replace(sure, certainty=replace(sure.certainty, of_truth=np.empty(0)))
         return cls(
             gallery=gallery_path.resolve(),
@@ -191,7 +191,7 @@ class ReadTask:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a task reads."""
+    """The input of a read task."""
 
     part: SourcePart
     spans: Sequence[Span]  # of the part
@@ -244,7 +244,7 @@ def read_part(task: ReadTask, piece: Piece) -> list[list[Batch]]:
 
 @lru_cache(maxsize=1)
 def _open_recipes(task: ReadTask) -> list[OpenRecipe]:
-    """Open the recipes of a task. A worker keeps them for the next one, as loading a model takes long."""
+    """Open the recipes of a task. A worker keeps them for the next task, because loading a model is slow."""
     return [
         recipe.open(provider=task.provider, max_pixels=task.max_pixels, with_hash=True)
         for recipe in task.recipes
@@ -252,7 +252,7 @@ def _open_recipes(task: ReadTask) -> list[OpenRecipe]:
 
 
 def measure_part(max_pixels: int, part: SourcePart) -> set[tuple[int, int]]:
-    """Return the sizes of a part of the images, on a worker. What cannot be read is reported later."""
+    """Return the sizes of a part of the images, on a worker. Unreadable images are reported later."""
     return part.open(Keys()).read_sizes(max_pixels, DecoderPool(1), silent)
 
 
@@ -261,18 +261,18 @@ class Root:
     """A folder that the user named."""
 
     path: str
-    base: str  # the folder that relative paths are relative to
+    base: str  # the folder of relative paths
 
 
 @dataclass(frozen=True)
 class Group:
-    """Folders for one task: in a class of its own, as Dask would look for tasks in a list."""
+    """Folders for one task: in a class of its own, because Dask would look for tasks in a list."""
 
     folders: Sequence[Folder]
 
 
 def list_on(cluster: Cluster, root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
-    """List groups of the folders of a folder that the user named, in their order."""
+    """Yield the listings of groups of subfolders of a named folder, in their order."""
     for _, found in cluster.in_order(list_folders, Root(root, str(Path.cwd())), map(Group, groups)):
         yield found
 
@@ -284,7 +284,7 @@ def list_folders(root: Root, group: Group) -> FolderListing:
 
 
 def groups(spans: Sequence[Span], threads: int) -> Iterator[Sequence[Span]]:
-    """The batches of each task: so few that every thread gets several tasks."""
+    """Yield the batches of each task: so few that every thread gets several tasks."""
     size = max(1, min(MAX_BATCHES, len(spans) // (TASKS_PER_THREAD * threads)))
     for start in range(0, len(spans), size):
         yield spans[start : start + size]
@@ -299,7 +299,7 @@ def refuse_missing(paths: Sequence[Path]) -> None:
 
 
 def refuse_missing_folders(source: Source, batch: Batch) -> None:
-    """A single file may vanish; but if its folder is missing too, the file system is not mounted here."""
+    """Refuse a batch with a missing folder: a single file may vanish, but the folder may not be mounted."""
     base = source.base if isinstance(source, Images) else ""
     for sample, error in batch.failures():
         if error.status == "vanished":

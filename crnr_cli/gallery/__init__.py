@@ -1,1 +1,1 @@
-"""The gallery: how it is read, fitted, stored in a file, and used to classify queries."""
+"""The gallery: reading, fitting and storing it, and using it to classify queries."""

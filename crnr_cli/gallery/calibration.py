@@ -1,9 +1,9 @@
-"""When to reject a query, and how sure an answer is: learnt from samples that are held out of the gallery.
+"""Decide when to reject a query, and the probability of an answer, from samples held out of the gallery.
 
-The criterion for rejecting is 1 minus the ratio of the best class's residual to the mean of the others: how
-far the best class stands out. A query of no class is represented about equally badly by all of them. (The
-margin compares the best class with the second best only: it separates two similar classes, but does not
-detect such a query.) How sure an answer is, is a probability: see `results.probability`.
+The criterion for rejecting is the separation: 1 minus the ratio of the best class's residual to the mean of
+the others. All classes represent an outsider about equally badly. (The margin compares the best class with
+the second best only: it separates two similar classes, but does not detect outsiders.) `results.probability`
+computes probabilities.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from crnr_cli.results.probability import Calibrated, fit_probabilities
 from crnr_cli.results.table import number_format
 from crnr_cli.wording import format_count
 
-_FOLDS = 20  # many, so that each gallery is nearly complete: with 5, up to half too many were rejected
-_ENOUGH = 1000  # held-out samples, to know the rate to about one percent
+_FOLDS = 20  # many, so each gallery is nearly complete: with 5, up to half too many were rejected
+_ENOUGH = 1000  # held-out samples, for a rate accurate to about one percent
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far the best class stood out for samples that were held out of the gallery and classified by it."""
+    """The separations of samples that were held out of the gallery and classified by the rest."""
 
     standouts: Array  # ascending
-    origin: str  # how they were obtained, as text
+    origin: str  # the number and kind of held-out samples, as text
     certainty: Calibrated | None = None  # None in a gallery of an earlier crnr
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Calibration | None:
-        """The calibration of an untrusted file, or None if it has none; ValueError if it is invalid."""
+        """Return the calibration of an untrusted file, or None without one; ValueError if it is invalid."""
         values, probabilities = arrays.get("standouts"), arrays.get("probabilities")
         if values is None:
             return None
@@ -66,7 +66,7 @@ class Calibration:
         )
 
     def min_standout(self, rate: float) -> float:
-        """A threshold: queries of the gallery's classes are below it with a probability of at most `rate`.
+        """Return a threshold: queries of known classes are below it with a probability of at most `rate`.
 
         A new value is below the k-th smallest of n with a probability of k / (n + 1), whatever the
         distribution. The result is 0, which rejects nothing, if even k = 1 exceeds the rate.
@@ -76,7 +76,7 @@ class Calibration:
         return float(self.standouts[k - 1]) if k else 0.0
 
     def describe_rule(self, rate: float, dtype: str) -> str:
-        """When a query is rejected; the threshold has all digits of the column `separation`."""
+        """Describe when a query is rejected; the threshold has all digits of the column `separation`."""
         limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
         return f"separation below {limit}; expected false rejections: {100 * rate:g}%"
 
@@ -102,13 +102,13 @@ def calibrate(
     is_tested = first_of_copies_mask(class_index, copies)
     count = max(_FOLDS, -(-int(is_tested.sum()) // _ENOUGH))
     fold_of = stratified_folds(class_index, count, copies=copies)
-    asked = np.bincount(fold_of[is_tested & (fold_of >= 0)], minlength=count)
-    if not asked.any():
+    tested = np.bincount(fold_of[is_tested & (fold_of >= 0)], minlength=count)
+    if not tested.any():
         raise DataError(
             "every class has only one example, apart from copies: "
             "rejecting queries and probabilities need at least two in some class"
         )
-    enough = 1 + int(np.searchsorted(np.cumsum(asked), min(_ENOUGH, asked.sum())))
+    enough = 1 + int(np.searchsorted(np.cumsum(tested), min(_ENOUGH, tested.sum())))
 
     parts = held_out_residuals(
         samples,

@@ -1,8 +1,8 @@
-"""Near duplicates among samples: the same image recompressed, resized, cut by a few percent, or brightened.
+"""Find near duplicates: the same image recompressed, resized, cut by a few percent, or brightened.
 
-Candidates are the nearest samples by the cosine of their vectors, and by the perceptual hashes of the
-images. The images confirm or refute them: they must be much more alike than each of them is to others, as
-all images of a plain shape look alike. Without the images, only a cosine close to 1 counts.
+Candidates are the nearest samples by the cosine of their vectors, and by the perceptual hashes of the images.
+The images confirm or refute them: they must be much more alike than each of them is to others, because all
+images of a plain shape look alike. Without the images, only a cosine close to 1 counts.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.neighbors import product_blocks
 
 _CANDIDATES = 5  # per sample, by the vectors and by the hashes
-_BLOCK = 2**24  # numbers in the products of one block
+_BLOCK = 2**24  # values in the products of one block
 _PAIRS = 2048  # images compared at a time
 _MIN_COSINE = 0.95  # of a candidate
 _MIN_HASH_COSINE = 1 - 2 * 8 / 64  # of a candidate by its hash: at most 8 of 64 bits differ
 _MIN_ROUGH = 0.7  # correlation without any cut
-_SAME = 0.995  # likeness: the same whatever others look like
+_SAME = 0.995  # likeness that is enough, whatever others look like
 _MIN_LIKENESS = 0.965
-_NEIGHBOURS = 10  # the number of the neighbour that shows how alike other images are
+_NEIGHBOURS = 10  # the rank of the neighbour that shows how alike other images are
 _MAX_RATIO = 0.12  # of 1 - likeness to 1 - the correlation with that neighbour
-MIN_COSINE_ALONE = 0.995  # where there are no images
+MIN_COSINE_ALONE = 0.995  # without images
 SIDE = 32
 _LOW = 8  # frequencies of the hash, in each direction
 _CUTS = (0.01, 0.02, 0.03, 0.04)  # shares of a side that may have been cut off
@@ -38,7 +38,7 @@ _SWEEPS = 2
 
 @dataclass(frozen=True)
 class Looks:
-    """The unit vectors of samples and, of those whose images are there, small versions of these."""
+    """The unit vectors of samples, and small versions of the images that exist."""
 
     vectors: Array  # (n, d), rows of unit length
     images: Array  # (m, SIDE, SIDE)
@@ -53,12 +53,12 @@ class Looks:
         return cls(_unit(vectors), images, image_of)
 
     @property
-    def choose_images(self) -> Array:
+    def with_images(self) -> Array:
         """The samples that have an image, in the order of the images."""
         return np.flatnonzero(self.image_of >= 0)
 
     def pick(self, chosen: Array) -> Looks:
-        """Only some samples, by their places in ascending order."""
+        """Return only some samples, by their places in ascending order."""
         here = self.image_of[chosen]
         return Looks.of(self.vectors[chosen], self.images[here[here >= 0]], np.flatnonzero(here >= 0))
 
@@ -70,14 +70,14 @@ def read_looks(
     decoders: DecoderPool,
     max_pixels: int = MAX_PIXELS,
 ) -> Looks:
-    """With the images of these names that still have the same content."""
+    """Return the looks of samples, with the images whose content is unchanged."""
     return Looks.of(vectors, *read_small_images(names, hashes, decoders, max_pixels))
 
 
 def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progress = silent) -> Array:
-    """(p, 2): pairs of samples that show the same, the first below the second.
+    """Return (p, 2): pairs of near duplicates, the first below the second.
 
-    With `others`, the second of each pair is one of those.
+    With `others`, the second of each pair is one of the others.
     """
     within = others is None
     right = looks if others is None else others
@@ -85,9 +85,7 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     if len(looks.images) and len(right.images):
         hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
         by_hash = _nearest(*hashes, _MIN_HASH_COSINE, within, silent)
-        found.append(
-            np.stack([looks.choose_images[by_hash[:, 0]], right.choose_images[by_hash[:, 1]]], axis=1)
-        )
+        found.append(np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1))
     pairs = np.concatenate(found)
     if within:
         pairs = np.sort(pairs, axis=1)
@@ -100,19 +98,19 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
             _to_neighbour(looks.images, right.images, within)[one[seen]],
             _to_neighbour(right.images, right.images, True)[other[seen]],
         )
-        is_near[seen] = _look_the_same(looks.images[one[seen]], right.images[other[seen]], far)
+        is_near[seen] = _are_same(looks.images[one[seen]], right.images[other[seen]], far)
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
 
 
 def group_pairs(pairs: Array) -> list[list[int]]:
-    """Samples that are connected by pairs, directly or by others; those without any are left out."""
+    """Return groups of samples that are connected by pairs, directly or through others."""
     parents = {sample: sample for sample in np.unique(pairs).tolist()}
 
     def root(sample: int) -> int:
         while parents[sample] != sample:
-            parents[sample] = parents[parents[sample]]  # the way is shorter the next time
+            parents[sample] = parents[parents[sample]]  # shortens the path for the next time
             sample = parents[sample]
         return sample
 
@@ -126,7 +124,7 @@ def group_pairs(pairs: Array) -> list[list[int]]:
 
 
 def find_exact_copies(hashes: Sequence[str]) -> list[list[int]]:
-    """Samples of the same content."""
+    """Return groups of samples with the same content."""
     by_hash: dict[str, list[int]] = {}
     for sample, digest in enumerate(hashes):
         by_hash.setdefault(digest, []).append(sample)
@@ -134,9 +132,9 @@ def find_exact_copies(hashes: Sequence[str]) -> list[list[int]]:
 
 
 def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: Progress) -> Array:
-    """(p, 2): for every row of the first, the nearest rows of the other, if their product is large enough.
+    """Return (p, 2): for every row of the first, the nearest rows of the other above `at_least`.
 
-    The products are computed block by block, so that memory does not grow with the number of pairs.
+    The products are computed block by block, so memory does not grow with the number of pairs.
     """
     found = [np.empty((0, 2), dtype=np.int64)]
     step = max(1, _BLOCK // max(1, len(other)))
@@ -153,10 +151,10 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
 
 
 def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
-    """(m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
+    """Return (m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
     one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images, others))
     found = np.ones(len(one), dtype=np.float32)
-    rank = _NEIGHBOURS + within  # each is its own nearest
+    rank = _NEIGHBOURS + within  # each image is its own nearest
     if len(other) < rank:
         return found
     step = max(1, _BLOCK // len(other))
@@ -165,8 +163,8 @@ def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
     return found
 
 
-def _look_the_same(left: Array, right: Array, far: Array) -> Array:
-    """(p,): whether pairs of images do; `far` is how far each pair is from the neighbours of either."""
+def _are_same(left: Array, right: Array, far: Array) -> Array:
+    """Return (p,): whether pairs of images look the same; `far` is their distance from other images."""
     same = np.zeros(len(left), dtype=bool)
     for start in range(0, len(left), _PAIRS):
         these = slice(start, start + _PAIRS)
@@ -180,12 +178,12 @@ def _look_the_same(left: Array, right: Array, far: Array) -> Array:
 
 
 def _required_likeness(far: Array) -> Array:
-    """(p,): the likeness that a pair needs."""
+    """Return (p,): the likeness that a pair needs."""
     return np.clip(1 - _MAX_RATIO * far, _MIN_LIKENESS, _SAME)
 
 
 def _unit(vectors: Array) -> Array:
-    """Vectors of parts have the length of their number; cosines need 1."""
+    """Return vectors of length 1, for cosines: a vector of parts is longer."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Array = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit
@@ -194,7 +192,7 @@ def _unit(vectors: Array) -> Array:
 def read_small_images(
     paths: Sequence[str], hashes: Sequence[str], decoders: DecoderPool, max_pixels: int = MAX_PIXELS
 ) -> tuple[Array, Array]:
-    """(m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
+    """Return (m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
     request = PixelRequest((SIDE, SIDE), max_pixels=max_pixels, with_hash=True, eight_bit=True)
     places: list[int] = []
     found = [np.empty((0, SIDE, SIDE), np.uint8)]
@@ -206,7 +204,7 @@ def read_small_images(
 
 
 def perceptual_hashes(images: Array) -> Array:
-    """(m, 64) of -1 and 1: whether each of the lowest frequencies is above their median."""
+    """Return (m, 64) of -1 and 1: whether each of the lowest frequencies is above their median."""
     # The first rows of a discrete cosine transform (DCT-II).
     cosines = np.cos(np.pi / SIDE * np.outer(np.arange(_LOW), np.arange(SIDE) + 0.5))
     low = (cosines @ images.astype(np.float64) @ cosines.T).reshape(-1, _LOW * _LOW)
@@ -215,18 +213,18 @@ def perceptual_hashes(images: Array) -> Array:
 
 
 def correlation(one: Array, other: Array) -> Array:
-    """(m,): that of pairs of small images as they are."""
+    """Return (m,): the correlation of pairs of small images, without cuts."""
     found: Array = np.einsum("nij,nij->n", standardize(one), standardize(other))
     return found
 
 
 def likeness(one: Array, other: Array) -> Array:
-    """(m,): the correlation of pairs of small images, at most 1, at the best cut of either of them."""
+    """Return (m,): the correlation of pairs of small images, at most 1, at the best cut of either image."""
     return np.maximum(_cut_to_fit(one, other), _cut_to_fit(other, one))
 
 
 def _cut_to_fit(cut: Array, whole: Array) -> Array:
-    """The best correlation as the first of each pair is cut: along one axis, then along the other."""
+    """Return the best correlation when the first of each pair is cut, along one axis, then the other."""
     cut, target = cut.astype(np.float32), standardize(whole)
     matrices = np.array([_cutting(*ends) for ends in _ends()])
     ways = np.zeros((2, len(cut)), dtype=np.int64)  # the chosen matrix by axis; 0 cuts nothing
@@ -245,12 +243,12 @@ def _cut_to_fit(cut: Array, whole: Array) -> Array:
 
 
 def _ends() -> list[tuple[float, float]]:
-    """What is cut off at the beginning and the end of an axis."""
+    """Return the shares to cut off at the beginning and the end of an axis."""
     return [(0.0, 0.0), *(ends for cut in _CUTS for ends in ((cut, 0.0), (0.0, cut), (cut / 2, cut / 2)))]
 
 
 def _cutting(begin: float, end: float) -> Array:
-    """(SIDE, SIDE): a matrix that cuts off these shares of an axis and stretches the rest."""
+    """Return (SIDE, SIDE): a matrix that cuts off these shares of an axis and stretches the rest."""
     places = SIDE * (begin + (np.arange(SIDE) + 0.5) / SIDE * (1 - begin - end)) - 0.5
     places = np.clip(places, 0, SIDE - 1)
     before = np.minimum(places.astype(np.int64), SIDE - 2)
@@ -262,7 +260,7 @@ def _cutting(begin: float, end: float) -> Array:
 
 
 def standardize(images: Array) -> Array:
-    """With mean 0 and length 1, so that the product of two is their correlation."""
+    """Return images with mean 0 and length 1, so that the product of two is their correlation."""
     images = images.astype(np.float32)
     centred = images - images.mean(axis=(1, 2), keepdims=True)
     lengths = np.sqrt(np.einsum("nij,nij->n", centred, centred))

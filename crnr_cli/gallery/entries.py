@@ -1,4 +1,4 @@
-"""The entries of a gallery, and those that a user names."""
+"""The entries of a gallery, and their selection by name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from crnr_cli.wording import Note, format_count
 Content = tuple[str, str]  # a sample's class and hash
 What = Literal["class", "sample"]
 _MAX_NAMES = 10  # listed in an error
-_NEAREST = 3  # names suggested for an unknown one
+_NEAREST = 3  # suggestions for an unknown name
 _WILD = re.compile(r"(\*+|\?|\[[!^]?\]?[^\]]*\])")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Names of samples, by what happened to them."""
+    """Names of samples by kind of change."""
 
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)  # in content or class
@@ -36,16 +36,16 @@ class Changes:
 
 
 def contents_of(table: SampleTable) -> Iterator[Content]:
-    """Return what makes two samples of one name the same."""
+    """Yield the class and hash of each sample: samples of one name are the same if both are."""
     return zip(table.labels, table.hashes, strict=True)
 
 
 def rows_by_name(table: SampleTable) -> dict[str, int]:
-    """Return the first row of each name. Two different samples of one name are refused: one would be lost."""
+    """Return the first row of each name; raise an error if two different samples share a name."""
     found: dict[str, int] = {}
     again = [(found[name], row) for row, name in enumerate(table.names) if found.setdefault(name, row) != row]
     first, second = ([pair[side] for pair in again] for side in (0, 1))
-    if different := _differing(table, first, table, second):
+    if different := _find_differences(table, first, table, second):
         raise DataError(
             f"two different examples are called {different[0]}; give them different names, or build "
             "the gallery again from all its sources"
@@ -56,12 +56,14 @@ def rows_by_name(table: SampleTable) -> dict[str, int]:
 def changed_names(
     before: SampleTable, rows: dict[str, int], after: SampleTable, new_rows: dict[str, int]
 ) -> list[str]:
-    """Return the names that are in both tables, for samples that differ. The rows are by name."""
+    """Return the names in both tables whose samples differ. The rows are by name."""
     both = [name for name in new_rows if name in rows]
-    return _differing(before, [rows[name] for name in both], after, [new_rows[name] for name in both])
+    return _find_differences(before, [rows[name] for name in both], after, [new_rows[name] for name in both])
 
 
-def _differing(before: SampleTable, rows: list[int], after: SampleTable, new_rows: list[int]) -> list[str]:
+def _find_differences(
+    before: SampleTable, rows: list[int], after: SampleTable, new_rows: list[int]
+) -> list[str]:
     """Return the names of the samples that differ, of pairs of rows."""
     old, new = before.take(rows), after.take(new_rows)
     pairs = zip(new.names, contents_of(old), contents_of(new), strict=True)
@@ -69,13 +71,13 @@ def _differing(before: SampleTable, rows: list[int], after: SampleTable, new_row
 
 
 def names_by_content(table: SampleTable, wanted: Container[Content]) -> dict[Content, str]:
-    """Return the name of the last sample of each content that is wanted."""
+    """Return the name of the last sample of each wanted content."""
     pairs = zip(contents_of(table), table.names, strict=True)
     return {content: name for content, name in pairs if content in wanted}
 
 
 def compare_tables(old: SampleTable, new: SampleTable) -> Changes:
-    """Return what changed. Of samples of the same name, the last one counts."""
+    """Return the changes. Of samples with the same name, the last one counts."""
     before = {name: row for row, name in enumerate(old.names)}
     after = {name: row for row, name in enumerate(new.names)}
     changed = changed_names(old, before, new, after)
@@ -90,14 +92,14 @@ def compare_tables(old: SampleTable, new: SampleTable) -> Changes:
 
 @dataclass(frozen=True)
 class Unwanted:
-    """What to remove: classes and samples by name or pattern, and samples by name alone."""
+    """The selection to remove: classes and samples by name or pattern, and samples by name alone."""
 
     classes: Sequence[str] = ()
     samples: Sequence[str] = ()
     exact: Sequence[str] = ()
 
     def find_in(self, path: Path, gallery: FittedGallery) -> tuple[Array, list[Note]]:
-        """Return a mask of the samples that are removed, and how many match each pattern."""
+        """Return a mask of the samples to remove, and notes on how many match each pattern."""
         classes, of_classes = select_names(path, "class", self.classes, gallery.classes)
         names = sample_names(gallery.names, gallery.recipe.kind)
         samples, of_samples = select_names(path, "sample", self.samples, gallery.names, names)
@@ -113,16 +115,16 @@ class Unwanted:
 
 
 def sample_names(known: Iterable[str], kind: str) -> Spellings:
-    """Return the names of samples, found by any spelling: those of images are paths."""
+    """Return the names of samples, found by any spelling: names of images are paths."""
     return Spellings(known, path_key if kind == "pictures" else class_key)
 
 
 def select_names(
     path: Path, what: What, wanted: Sequence[str], known: Sequence[str], names: Spellings | None = None
 ) -> tuple[set[str], list[Note]]:
-    """The names among `known` that are wanted, and how many each pattern matches.
+    """Return the names among `known` that are wanted, and how many each pattern matches.
 
-    A name that there is, is taken as it is, even if it looks like a pattern.
+    An existing name always matches literally, even if it looks like a pattern.
     """
     names = names or Spellings(known)
     found: set[str] = set()
@@ -145,7 +147,7 @@ def select_names(
 
 
 def _pattern(text: str, what: What) -> re.Pattern[str]:
-    """As in a shell, * and ? do not go beyond the folders of a sample, but ** does."""
+    """Return a pattern as in a shell: in samples, * and ? stay within one folder, but ** does not."""
     one = "." if what == "class" else "[^/]"
     parts = []
     for part in _WILD.split(text):
@@ -169,7 +171,7 @@ def _pattern_hint(text: str, known: Sequence[str]) -> str:
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """The names that end like this one; all if they are few; otherwise those that may have been meant."""
+    """Suggest the names that end like this one, all names if they are few, or similar names."""
     if ending := [other for other in known if other.endswith(f"/{name}")]:
         more = ", ..." if len(ending) > _MAX_NAMES else ""
         return f"give the full name: {', '.join(ending[:_MAX_NAMES])}{more}"

@@ -1,6 +1,6 @@
-"""Extraction: the raw values of a source go to a file, in batches, so that a stopped run can be continued.
+"""Extract the raw values of a source to a file, in batches, so that a stopped run can continue.
 
-Finished batches are kept next to the file, each with what is known about its rows. The file itself is made of
+Finished batches are kept next to the file, each with the facts about its rows. The file itself is made of
 them at the end.
 """
 
@@ -68,18 +68,18 @@ from crnr_cli.wording import Note, format_count
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is extracted, where to, and by whom."""
+    """The source, the output and the workers of an extraction."""
 
     path: Path
     source: Source
     recipe: Recipe  # without steps
     reading: Reading
     workers: Workers
-    old: FeatureFile | None = None  # the file as it was, if it is brought up to date
+    old: FeatureFile | None = None  # the previous file, if it is updated
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the values in the file. Numbers of a feature file keep their type."""
+        """The dtype of the stored values: float32 for images, the original dtype for feature files."""
         files = self.source.files if isinstance(self.source, Features) else []
         types = [file.values.dtype for file in (*files, *([self.old] if self.old else []))]
         if self.source.kind == "pictures":
@@ -90,21 +90,21 @@ class Extraction:
 
 @dataclass(frozen=True)
 class ExtractReport(Report):
-    """A file of raw values that was written, and what the user should know about it."""
+    """A feature file that was written, with notes for the user."""
 
     recipe: Recipe
     n_samples: int
     n_classes: int
     added: int
     changed: int
-    gone: int  # samples of the file that are not in the source any more
+    gone: int  # samples of the file that have left the source
     seconds: float
     file_bytes: int
 
 
 @contextmanager
 def claimed_features(path: Path) -> Iterator[Claim]:
-    """Lock the file for writing. If the block fails, what was extracted so far is kept for another run."""
+    """Lock the file for writing. If the block fails, the extracted values are kept for another run."""
     with (
         claimed(path, keep=True) as claim,
         disk_errors(path, "finished batches are kept: the same command continues after them"),
@@ -118,7 +118,7 @@ def claimed_features(path: Path) -> Iterator[Claim]:
 
 
 def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractReport:
-    """Extract everything that the old file, if there is one, does not have; its other rows are kept."""
+    """Extract everything that the old file, if any, does not have; its other rows are kept."""
     started = time.perf_counter()
     spellings = sample_names(work.old.names if work.old else (), work.source.kind)
     fresh = work if work.old is None else replace(work, source=_suspects(work.source, work.old, spellings))
@@ -134,7 +134,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
             if work.source.kind == "features":
                 refuse_non_finite(found.left_out)
             require_samples(rows.names, found.left_out)
-        except DataError:  # which a second run would end with too
+        except DataError:  # a second run would fail with it too
             claim.discard()
             raise
         same = work.old is not None and rows == FeatureRows.of(work.old)
@@ -144,7 +144,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
     if same:
         claim.discard()
     else:
-        close_files()  # the old file among them
+        close_files()  # the old file may be open
         claim.put_in_place()
     before = set(work.old.names) if work.old else set()
     now = list(map(spellings.spell, fresh_rows.names))
@@ -164,7 +164,7 @@ def extract_to(claim: Claim, work: Extraction, progress: Progress) -> ExtractRep
 
 @dataclass
 class _Found:
-    """What has been extracted so far."""
+    """The batches extracted so far."""
 
     batches: int = 0
     done: int = 0  # inputs
@@ -181,7 +181,7 @@ class _Found:
 
 
 def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
-    """The samples that are new, or whose files may have changed."""
+    """Return the samples that are new, or whose files may have changed."""
     assert old.origins is not None
     known = dict(zip(old.names, old.origins.stamps, strict=True))
 
@@ -192,7 +192,7 @@ def _suspects(source: Source, old: FeatureFile, spellings: Spellings) -> Source:
 
 
 def _rows_to_keep(work: Extraction, fresh: set[str]) -> FeatureFile | None:
-    """The rows of the old file that are not replaced."""
+    """Return the rows of the old file that are not replaced."""
     if work.old is None:
         return None
     return work.old.take([row for row, name in enumerate(work.old.names) if name not in fresh])
@@ -201,7 +201,7 @@ def _rows_to_keep(work: Extraction, fresh: set[str]) -> FeatureFile | None:
 def _spell_classes(
     work: Extraction, kept: FeatureFile, fresh: FeatureRows, spellings: Spellings
 ) -> FeatureRows:
-    """Return the rows that are kept and the fresh ones, with the old spellings of classes."""
+    """Return the kept rows and the fresh rows, with the old spellings of classes."""
     old = FeatureRows.of(kept)
     classes = Spellings(name for candidates in old.candidates for name in candidates)
     rows = _renew_classes(old, work.source, spellings) + fresh
@@ -209,7 +209,7 @@ def _spell_classes(
 
 
 def _renew_classes(rows: FeatureRows, source: Source, spellings: Spellings) -> FeatureRows:
-    """Return rows with new classes: images that were not read again may be in other folders than before."""
+    """Return rows with new classes: unchanged images may have moved to other folders."""
     if not isinstance(source, Images):
         return rows
     folders = {spellings.spell(file.path): file.folders for file in source.files}
@@ -225,7 +225,7 @@ def _renew_classes(rows: FeatureRows, source: Source, spellings: Spellings) -> F
 def _collect(
     work: Extraction, whole: Source, journal: Journal, found: _Found, progress: Progress
 ) -> list[Note]:
-    """Extract all batches that an earlier run did not finish; returns what to say about such a run.
+    """Extract all batches that an earlier run did not finish; return notes about that run.
 
     Only a part of the `whole` source may have to be read.
     """
@@ -258,7 +258,7 @@ def _collect(
 
 
 def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tuple[FeatureRows, list[LeftOut]]:
-    """The usable samples of a batch, and the others."""
+    """Return the usable samples of a batch, and the others."""
     every = FeatureRows(
         names=batch.names,
         candidates=batch.candidates,
@@ -271,7 +271,7 @@ def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tupl
 
 
 def _identity(work: Extraction, size: int) -> Identity:
-    """Everything that the bytes of the file depend on, by the names that users know."""
+    """Return everything that the bytes of the file depend on, by names for messages."""
     described = json.dumps(work.recipe.to_stored().attributes, sort_keys=True)
     keys = work.reading.keys
     return {
@@ -281,7 +281,7 @@ def _identity(work: Extraction, size: int) -> Identity:
         "--max-pixels": work.reading.max_pixels,
         "--features-key": keys.features,
         "--labels-key": keys.labels,
-        "--samples": keys.samples,
+        "--samples-axis": keys.samples,
         "number of inputs": len(work.source),
         "list of inputs": fingerprint(work.source),
         "file before": None if work.old is None else " ".join(map(str, work.old.stamp)),
@@ -290,7 +290,7 @@ def _identity(work: Extraction, size: int) -> Identity:
 
 
 def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Found) -> list[Note]:
-    """Take over the batches of an earlier run, unless that was a different one."""
+    """Take over the batches of an earlier run, unless its settings were different."""
     if (earlier := journal.read_earlier()) is None:
         journal.forget()
         return []
@@ -316,13 +316,13 @@ def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Foun
 
 
 def _as_json(rows: FeatureRows, left_out: list[LeftOut]) -> bytes:
-    """What is kept about a batch, next to its values."""
+    """Return the facts about a batch, to store next to its values."""
     others = [(left.name, left.error.status, str(left.error)) for left in left_out]
     return json.dumps({"rows": rows.as_plain(), "left_out": others}).encode()
 
 
 def _from_json(data: bytes) -> tuple[FeatureRows, list[LeftOut]]:
-    """Raises any of several errors if this is not what `_as_json` returned."""
+    """Return the facts of a batch; invalid data raises any of several errors."""
     found = json.loads(data)
     left_out = [
         LeftOut(str(name), SampleError(str(status), str(text))) for name, status, text in found["left_out"]
@@ -331,7 +331,7 @@ def _from_json(data: bytes) -> tuple[FeatureRows, list[LeftOut]]:
 
 
 def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _Found) -> Iterator[Array]:
-    """The values of all rows, those of the old file first."""
+    """Yield the values of all rows, the rows of the old file first."""
     for start in range(0, len(kept) if kept else 0, BATCH):
         assert kept is not None
         yield kept.read_rows(start, min(start + BATCH, len(kept)))
@@ -343,8 +343,8 @@ def _blocks(work: Extraction, kept: FeatureFile | None, file: BinaryIO, found: _
 
 @dataclass(kw_only=True)
 class CachedImages(Images):
-    cache: FeatureFile  # has the values of all these images, and may have those of others
-    origins: Origins  # those of the cache
+    cache: FeatureFile  # contains the values of all these images, and perhaps of others
+    origins: Origins  # of the cache
     recipe: Mapping[str, Any]  # the description of the extractor
     errors: Mapping[str, SampleError]  # by name: why an image has no values
 
@@ -397,7 +397,7 @@ class CachedImages(Images):
 def read_through_cache(
     source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
-    """The same images with values from the cache, how to read them, and what the user should know."""
+    """Return the same images with values from the cache, how to read them, and notes for the user."""
     require_ending(path)
     if not isinstance(source, Images):
         raise UsageError("--cache only applies to images; leave it out for feature files")

@@ -1,6 +1,6 @@
-"""The file that `crnr extract` writes: raw values, and where they come from.
+"""The feature file that `crnr extract` writes: raw values and their origins.
 
-docs/features-format.md describes it.
+docs/reference/features-format.md describes it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True)
 class FeatureRows(Table):
-    """What is known about rows of raw values."""
+    """The facts about rows of raw values."""
 
     names: Sequence[str] = field(default_factory=list)
     candidates: Sequence[tuple[str, ...]] = field(default_factory=list)  # possible classes, the best first
@@ -42,7 +42,7 @@ class FeatureRows(Table):
 
     @classmethod
     def of(cls, file: FeatureFile) -> FeatureRows:
-        """The rows of a file that `crnr extract` wrote."""
+        """Return the rows of a file that `crnr extract` wrote."""
         assert file.origins is not None
         return cls(
             list(file.names),
@@ -54,12 +54,12 @@ class FeatureRows(Table):
         )
 
     def as_plain(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return plain values, for JSON."""
         return vars(self)
 
     @classmethod
     def from_plain(cls, values: Any) -> FeatureRows:
-        """ValueError, LookupError or TypeError if this is not what `as_plain` returned."""
+        """Return rows from plain values; ValueError, LookupError or TypeError if they are invalid."""
         rows = cls(
             _texts(values["names"]),
             [tuple(_texts(found)) for found in values["candidates"]],
@@ -85,13 +85,13 @@ def open_extracted_file(path: Path) -> FeatureFile:
 
 
 def has_content(path: Path) -> bool:
-    """Whether there is such a file; an empty one, as mktemp makes it, is as good as none."""
+    """Return whether the file exists and is not empty, as mktemp leaves it."""
     found = stat_or_none(path)
     return found is not None and found.st_size > 0
 
 
 def require_ending(path: Path) -> None:
-    """Refuse a name by which nobody would find out what is in the file."""
+    """Raise UsageError unless the file name ends in .h5 or .hdf5."""
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(
             f"{path}: a feature file must be named .h5; give a name that ends in {' or '.join(ENDINGS)}"
@@ -108,7 +108,7 @@ def _texts(values: Any) -> list[str]:
 def write_features(
     file: BinaryIO, recipe: Recipe, rows: FeatureRows, values: Iterable[Array], dtype: np.dtype[Any]
 ) -> None:
-    """Write the complete file, whose values come in blocks of rows, so that they need not be in memory."""
+    """Write the complete file; the values come in blocks of rows, and need not be in memory."""
     arrays = {
         "paths": to_bytes(rows.names),
         "sha256": to_bytes(rows.hashes),

@@ -1,4 +1,4 @@
-"""The gallery file: save, load, check. docs/gallery-format.md describes it."""
+"""The gallery file: save, load, check. docs/reference/gallery-format.md describes it."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from crnr_cli.system.names import stat_or_none
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"
-_MAX_BYTES = 2**24  # of names: more would keep a shell waiting
+_MAX_BYTES = 2**24  # of names: more would delay a shell's completion
 
 
 @dataclass
 class NewGallery:
-    """A gallery's file that is being written, in which vectors can be put in place before the rest."""
+    """A gallery file that is being written; vectors can be written before the rest."""
 
     content: Any  # the open HDF5 file
     handle: int
     _placed: PlacedRows | None = None
 
     def place_vectors(self, shape: tuple[int, int], dtype: str) -> PlacedRows:
-        """Where to write the vectors; if the shape turns out to be another one, those are given up."""
+        """Return where to write the vectors; they are given up if the shape turns out to be another one."""
         if self._placed is not None:
             del self.content[_VECTORS]
         self._placed = PlacedRows.of(self.content, _VECTORS, shape, dtype, self.handle)
         return self._placed
 
     def finish(self, gallery: FittedGallery) -> None:
-        """Write everything that is not in place yet."""
+        """Write everything that is not yet in the file."""
         _write(_make_content(gallery), self.content)
 
 
@@ -84,8 +84,8 @@ def _write(content: HDF5Contents, file: Any) -> None:
 
 
 def _make_content(gallery: FittedGallery) -> HDF5Contents:
-    """What is written to the file, with its checksum."""
-    if not gallery.gives_residuals():  # it could not be loaded, and might replace one that can
+    """Return the content of the file, with its checksum."""
+    if not gallery.gives_residuals():  # it could not be loaded, and might replace a good one
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
             f"method {gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
@@ -112,9 +112,9 @@ def refuse_other_ending(path: Path) -> None:
 
 
 def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
-    """Read and check a gallery; anything wrong with it is raised as a GalleryError that names the file.
+    """Read and check a gallery; any fault raises a GalleryError that names the file.
 
-    One that is going to be replaced is not mapped, if the system could not replace it then.
+    A gallery that is going to be replaced is not mapped, if the system could not replace it then.
     """
     try:
         found = stat_or_none(path)
@@ -222,13 +222,13 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
 
 
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays of a group, by their names in it."""
+    """Return the arrays of a group, by their names in it."""
     return {path.removeprefix(group): array for path, array in arrays.items() if path.startswith(group)}
 
 
 @dataclass(frozen=True)
 class GallerySummary:
-    """What can be said about a gallery without reading all of it."""
+    """A summary of a gallery that needs only a part of the file."""
 
     n_classes: int
     names: Sequence[str]  # of the samples
@@ -236,7 +236,7 @@ class GallerySummary:
 
     @classmethod
     def read(cls, path: Path) -> GallerySummary:
-        """Raises a GalleryError if the file is not a gallery; its checksum is not verified."""
+        """Read the summary; GalleryError if the file is not a gallery. The checksum is not verified."""
         content = read_content(path, {"classes/names", "samples/names"}, may_map=MAY_REPLACE_OPEN)
         try:
             names = LazyTexts(content.arrays["samples/names"])
@@ -250,7 +250,7 @@ class GallerySummary:
 
 
 def _settings(content: HDF5Contents) -> dict[str, Any]:
-    """The attributes, except those that describe the file; the extractor as text."""
+    """Return the attributes, except those that describe the file; the extractor as text."""
     about = ("format", "version", "crnr_version", "sha256", "label_type")
     recipe = {key: to_plain_value(value) for key, value in content.attributes.get("recipe", {}).items()}
     root = {key: to_plain_value(value) for key, value in content.attributes["/"].items() if key not in about}
@@ -260,7 +260,7 @@ def _settings(content: HDF5Contents) -> dict[str, Any]:
 
 
 def stored_names(path: Path, of: Literal["classes", "samples"]) -> list[str]:
-    """The names of all classes or samples; none if the file is not a gallery or has too many of them."""
+    """Return the names of all classes or samples; empty if the file is no gallery or has too many."""
     try:
         with h5py.File(path) as file:
             names = file[f"{of}/names"]

@@ -1,4 +1,4 @@
-"""Fitting a method to samples makes a gallery, which can be written to a file."""
+"""Fit a method to samples, which makes a gallery that can be written to a file."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from crnr_cli.system.files import replacing
 from crnr_cli.system.names import class_key
 from crnr_cli.wording import Note, format_count, is_or_are
 
-_WANTED_AGREEMENT = 0.99  # less than an index aims for, which it measures on few samples
-_TOLERANCE = 1e-5  # between unit vectors of the same image, which are rounded differently in other batches
+_WANTED_AGREEMENT = 0.99  # below the target of an index, which is measured on few samples
+_TOLERANCE = 1e-5  # between unit vectors of the same image, which other batches round differently
 
 
 @dataclass(frozen=True)
 class BuildReport(Report):
-    """A gallery that was written, and what the user should know about it."""
+    """A gallery that was written, with notes for the user."""
 
     gallery: FittedGallery
     seconds: float
@@ -43,7 +43,7 @@ def make_gallery(
 ) -> tuple[FittedGallery, list[Note]]:
     """Sort the samples by class, in name order, and fit the method to them; return notes too."""
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
-    in_order = read.take(order)  # vectors in a file are in order already, and are not copied to memory
+    in_order = read.take(order)  # vectors in a file are in order already, and stay there
     samples = Samples.of(in_order.values, class_index, read.recipe.part_edges)
     notes: list[Note] = []
     if len(classes) == 1:
@@ -64,14 +64,14 @@ def make_gallery(
 
 
 def write_gallery(gallery: FittedGallery, output: Path) -> int:
-    """Write the complete file or, if that fails, nothing; returns its size."""
+    """Write the complete file or, if that fails, nothing; return its size."""
     with replacing(output) as file:
         save_gallery(gallery, file)
         return os.fstat(file.fileno()).st_size
 
 
 def sort_by_class(labels: Sequence[str], kind: str = "pictures") -> tuple[list[str], Array, Array]:
-    """The classes in name order, the order that sorts the samples by class, and the sorted class index."""
+    """Return the classes in name order, the order that sorts samples by class, and their class index."""
     classes = sorted(set(labels))
     _refuse_lookalikes(classes, are_folders=kind == "pictures")
     _refuse_reserved(classes)
@@ -100,7 +100,7 @@ def _refuse_reserved(classes: Sequence[str]) -> None:
 
 
 def index_notes(state: State) -> list[Note]:
-    """Report an index with which too many labels are not those of the exact search."""
+    """Return a note if the index changes too many labels, compared with the exact search."""
     measured = worst_index_measurement(state)
     if measured is None or measured.agreement >= _WANTED_AGREEMENT:
         return []
@@ -113,10 +113,11 @@ def index_notes(state: State) -> list[Note]:
 
 @dataclass(frozen=True)
 class KnownSamples:
-    """The samples of a gallery, to look up others in.
+    """The samples of a gallery, to find copies among queries.
 
-    Rows of features are the same if their hashes are. Images are the same if their vectors are, as a copy
-    in another file format has another hash. Vectors can be equal only if their projections on a line are.
+    Rows of features are the same if their hashes are. Images are the same if their vectors are, because a
+    copy in another file format has another hash. Vectors can be equal only if their projections on a line
+    are.
     """
 
     hashes: frozenset[str]
@@ -136,7 +137,7 @@ class KnownSamples:
         )
 
     def known_mask(self, hashes: Sequence[str], vectors: Array) -> Array:
-        """A mask of the samples, with these hashes and unit vectors, that are in the gallery."""
+        """Return a mask of the given samples that are in the gallery, by hashes and unit vectors."""
         found = np.array([name in self.hashes for name in hashes], dtype=bool)
         if self.vectors is None:
             return found
@@ -149,7 +150,7 @@ class KnownSamples:
         return found
 
     def names_in_batch(self, raw: Batch, vectors: Batch) -> list[str]:
-        """The names of the samples of a batch that are in the gallery; `raw` is the batch as it was read."""
+        """Return the names of a batch's samples that are in the gallery; `raw` is the batch as read."""
         rows = vectors.rows.tolist()
         if self.vectors is None:
             row_of = {sample: row for row, sample in enumerate(raw.rows.tolist())}
@@ -161,7 +162,7 @@ class KnownSamples:
 
 
 def copies_note(copies: Sequence[str], total: int) -> str:
-    """What to say of test samples that are in the gallery, if there are any."""
+    """Return a note on test samples that are also in the gallery."""
     return (
         f"{len(copies)} of {format_count(total, 'query')} {is_or_are(len(copies))} in the gallery too, "
         f"such as {copies[0]}, so the scores are too high; test with queries that are not in the gallery"
@@ -169,7 +170,7 @@ def copies_note(copies: Sequence[str], total: int) -> str:
 
 
 def notes_on_copies(table: SampleTable, copies: Array) -> list[Note]:
-    """Notes on copies: in one class they add nothing, and in two classes at most one can be right."""
+    """Return notes on copies: in one class they add nothing, and in two classes at most one is right."""
     names, labels = table.names, table.labels
     again = np.flatnonzero(copies != np.arange(len(copies)))
     pairs = list(zip(copies[again].tolist(), again.tolist(), strict=True))

@@ -26,20 +26,20 @@ from crnr_cli.results.probability import Calibrated
 
 T = TypeVar("T")
 _TRIED_ITERATIONS = 20
-# NumPy's names of the types of labels that are not text.
+# NumPy's names of label types other than text.
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 LABEL_TYPES = frozenset({"bool", "float16", "float32", "float64"} | _NUMBERS)
 
 
 class _LazyColumn(Sequence[T]):
-    """Equal to any sequence of the same values; a part of it is a list."""
+    """Equal to any sequence of the same values; a slice of it is a list."""
 
     def __init__(self, *arrays: Array) -> None:
         self.arrays = arrays
 
     @abstractmethod
     def _values(self, *arrays: Array) -> list[T]:
-        """The entries that these parts of the arrays hold."""
+        """Return the entries in these slices of the arrays."""
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -51,11 +51,11 @@ class _LazyColumn(Sequence[T]):
     def __getitem__(self, where: int | slice) -> T | list[T]:
         if isinstance(where, slice):
             return self._values(*(array[where] for array in self.arrays))
-        place = range(len(self))[where]  # IndexError if there is none
+        place = range(len(self))[where]  # IndexError beyond the end
         return self[place : place + 1][0]
 
     def take(self, rows: Array) -> Self:
-        """Return some of the entries, which are not decoded for it."""
+        """Return some of the entries, without decoding them."""
         taken = copy(self)
         taken.arrays = tuple(array[rows] for array in self.arrays)
         return taken
@@ -98,7 +98,7 @@ def to_bytes(texts: Sequence[str]) -> Array:
 
 
 def _trim(stored: Array) -> Array:
-    """Return texts that are as wide as the longest: the longest of a file may have been removed."""
+    """Return texts as wide as the longest: the file's longest text may have been removed."""
     table = np.ascontiguousarray(stored).view(np.uint8).reshape(len(stored), stored.dtype.itemsize)
     width = max(np.flatnonzero(table.any(axis=0)).tolist(), default=0) + 1
     return stored if width == stored.dtype.itemsize else stored.astype(f"S{width}")
@@ -146,9 +146,9 @@ class LazyLabels(_LazyColumn[str]):
 
 @dataclass(frozen=True)
 class Table:
-    """The base of tables whose fields are columns: lists, or columns that are decoded when looked at.
+    """The base of tables whose fields are columns: lists, or columns that are decoded on access.
 
-    Each has one entry per row. All but the first may be empty, if nothing is known.
+    Each column has one entry per row. All but the first may be empty, if nothing is known.
     """
 
     def __post_init__(self) -> None:
@@ -187,7 +187,7 @@ def _take(column: Sequence[T], rows: Array) -> Sequence[T]:
 
 
 def _join(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Join columns; what follows a column that is stored as bytes or numbers is stored like it."""
+    """Join columns; columns after a column of bytes or numbers are stored like it."""
     if isinstance(columns[0], LazyTexts):
         return LazyTexts(np.concatenate([to_bytes(column) for column in columns]))
     if isinstance(columns[0], LazyStamps):
@@ -197,7 +197,7 @@ def _join(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class SampleTable(Table):
-    """What is known about labelled samples, besides their values."""
+    """The facts about labelled samples, besides their values."""
 
     names: Sequence[str] = field(default_factory=list)  # paths, or file#row
     labels: Sequence[str] = field(default_factory=list)
@@ -205,13 +205,13 @@ class SampleTable(Table):
     stamps: Sequence[Stamp] = field(default_factory=list)  # of the samples' files
 
     def with_stamps(self) -> SampleTable:
-        """Return a table that has stamps: if they are unknown, they are zero."""
+        """Return a table with stamps: unknown stamps are zero."""
         return self if self.stamps else replace(self, stamps=[Stamp()] * len(self))
 
 
 @dataclass(frozen=True)
 class FittedGallery:
-    """Everything that classify needs; the images that it was made from are not needed any more."""
+    """Everything that classify needs; the original images are no longer needed."""
 
     samples: Samples
     table: SampleTable  # of the samples
@@ -222,7 +222,7 @@ class FittedGallery:
     crnr_version: str = __version__
     calibration: Calibration | None = None  # for rejecting queries of no class
     sha256: str = ""  # of the file it was loaded from
-    label_type: str = ""  # of the labels that an estimator was fitted to, if they were not text
+    label_type: str = ""  # of the labels that an estimator was fitted to, unless text
 
     @property
     def names(self) -> Sequence[str]:
@@ -244,7 +244,7 @@ class FittedGallery:
     @property
     def factor(self) -> str | None:
         """dense or low-rank, for methods that have a factor."""
-        arrays = {key.partition(".")[0] for key in self.state}  # which have a number each if there are parts
+        arrays = {key.partition(".")[0] for key in self.state}  # with parts, each array has a number
         if "H" in arrays:
             return "dense"
         return "low-rank" if "E" in arrays else None
@@ -260,14 +260,14 @@ class FittedGallery:
         return self.method.parameters
 
     def residuals(self, vectors: Array) -> Values:
-        """(m, K), for m unit vectors as rows."""
+        """Return (m, K): the residuals of m unit vectors, as rows."""
         return residuals(self.method, self.samples, self.state, vectors)
 
     def gives_residuals(self) -> bool:
-        """Classify one sample, to find out whether the state matches the samples, whatever the method."""
-        worst_index_measurement(self.state)  # which is shown, even if the index is not used
+        """Classify one sample, to test whether the state matches the samples, whatever the method."""
+        worst_index_measurement(self.state)  # it is shown, even if the index is not used
         iterations = self.parameters.get("iterations", 0)
-        # Few, as an untrusted gallery may ask for more than anybody would wait for.
+        # Few, because an untrusted gallery may need more time than any user would wait.
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
         tried = replace(
             self,
@@ -282,12 +282,12 @@ class FittedGallery:
         )
 
     def calibrate(self, jobs: int, progress: Progress = silent) -> FittedGallery:
-        """The gallery with a calibration, for which up to `jobs` parts of it are classified at once."""
+        """Return the gallery with a calibration; up to `jobs` folds are classified at once."""
         return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
 
     @cached_property
     def certainty(self) -> Calibrated:
-        """How probable answers are: as stored, or computed once, when it is first asked for."""
+        """The probabilities of answers: as stored, or computed once, on first access."""
         stored = self.calibration or calibrate(self.samples, self.method, self.hashes)
         if stored.certainty is None:
             stored = calibrate(self.samples, self.method, self.hashes)
@@ -296,7 +296,7 @@ class FittedGallery:
 
 
 def describe(gallery: FittedGallery) -> dict[str, Any]:
-    """What is in a gallery and how it was made, as plain values."""
+    """Return the content and the settings of a gallery, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
     return {
         "format_version": gallery.format_version,
@@ -308,14 +308,14 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         "method": gallery.method.name,
         "parameters": gallery.parameters,
         "factor": gallery.factor,
-        **_about_index(gallery),
+        **_describe_index(gallery),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
     }
 
 
-def _about_index(gallery: FittedGallery) -> dict[str, Any]:
+def _describe_index(gallery: FittedGallery) -> dict[str, Any]:
     measured = worst_index_measurement(gallery.state)
     if measured is None:
         return {}

@@ -26,7 +26,7 @@ from crnr_cli.system.cores import available_cores, run_side_by_side
 FORMAT = "crnr-gallery"
 NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)
 _BLOCKS_SINCE = 4  # the version from which on large arrays are checked block by block, and mapped
-_BLOCKS = "blocks/"  # where the checksums of the blocks are
+_BLOCKS = "blocks/"  # where the blocks' checksums are
 _MAX_DEPTH = 2
 _MAX_GROUPS = 100
 BLOCK = 2**20  # bytes
@@ -47,16 +47,16 @@ class HDF5Contents:
         return bool(self.attributes["/"]["version"] >= _BLOCKS_SINCE)
 
     def with_blocks(self) -> HDF5Contents:
-        """With the checksums of the blocks of all large arrays, if the version of the file has them."""
+        """Return the contents with the checksums of all large arrays' blocks, if the version has them."""
         large = {path: array for path, array in self.arrays.items() if array.nbytes > BLOCK}
         return replace(self, blocks={path: block_digests(array) for path, array in large.items()})
 
     def all_arrays(self) -> dict[str, Array]:
-        """All arrays of the file."""
+        """Return all arrays of the file."""
         return self.arrays | {_stored_at(path): digests for path, digests in self.blocks.items()}
 
     def has_damaged_blocks(self) -> bool:
-        """Whether a large array differs from the checksums of its blocks, which `sha256` takes for true."""
+        """Return whether a large array differs from its blocks' checksums, which `sha256` trusts."""
         if any(found.dtype != np.uint8 for found in self.blocks.values()):
             return True
         known = self.blocks.items()
@@ -88,7 +88,7 @@ def _update(update: Callable[[Any], None], path: str, array: Array, values: Arra
 
 
 def is_gallery(path: Path) -> bool:
-    """Whether a file says that it is a gallery; it may still be damaged."""
+    """Return whether a file declares itself a gallery; it may still be damaged."""
     if not os.path.isfile(path):  # noqa: PTH113 - it never raises, and a pipe would keep us waiting
         return False
     try:
@@ -99,12 +99,12 @@ def is_gallery(path: Path) -> bool:
 
 
 def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: bool = True) -> HDF5Contents:
-    """Everything in the file, or only the wanted arrays; large ones are mapped, if they may be.
+    """Return everything in the file, or only the wanted arrays; large arrays are mapped if `may_map`.
 
     All declarations are checked before any data is read or any link followed.
     """
     try:
-        with path.open("rb"):  # HDF5 would not say why it cannot read a file
+        with path.open("rb"):  # HDF5 would not tell why it cannot read a file
             pass
         if not h5py.is_hdf5(path):
             raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")
@@ -138,14 +138,14 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: HDF5Contents) -> int:
-    """Collect attributes and datasets, which are not read yet; returns the rest of the budget of bytes."""
+    """Collect attributes and datasets without reading them; return the rest of the byte budget."""
     values = {key: scalar_attribute(group, key) for key in group.attrs}
     if None in values.values():
         raise GalleryError("an attribute is not a single plain value")
     if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
         raise GalleryError("a name in the file is not text")
     content.attributes[path] = values
-    if len(content.attributes) > _MAX_GROUPS:  # hard links can make the same group appear any number of times
+    if len(content.attributes) > _MAX_GROUPS:  # hard links can repeat the same group any number of times
         raise GalleryError("the file has more groups than any gallery")
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
@@ -175,7 +175,7 @@ def _check_size(dataset: Any, where: str) -> int:
 
 
 def _read_arrays(path: Path, declared: dict[str, Any], content: HDF5Contents, may_map: bool) -> HDF5Contents:
-    """The arrays, read or, if they are large and can be checked by blocks, mapped from the file."""
+    """Return the arrays: read, or mapped from the file if they are large and have block checksums."""
     is_mapped = {
         name: may_map and content.has_blocks and item.nbytes > BLOCK for name, item in declared.items()
     }
@@ -202,7 +202,7 @@ def _read_array(dataset: Any) -> Array:
 
 
 def _map_array(path: Path, dataset: Any) -> Array:
-    """An array whose pages are read when they are used, and shared by all processes that map the file."""
+    """Return an array whose pages are read on access, shared by all processes that map the file."""
     offset, file_size = dataset.id.get_offset(), path.stat().st_size
     if offset is None or offset + dataset.nbytes > file_size:
         raise GalleryError(f"{dataset.name.strip('/')} lies outside of the file")
@@ -210,12 +210,12 @@ def _map_array(path: Path, dataset: Any) -> Array:
 
 
 def block_digests(array: Array) -> Array:
-    """(blocks, 32): the SHA-256 of each successive block of the values in C order; none if it is empty."""
+    """Return (blocks, 32): the SHA-256 of each block of the values in C order; empty without values."""
     values = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
     parts = (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
     if len(values) <= _AT_ONCE:
         return np.concatenate([np.empty((0, 32), np.uint8), *map(_digests, parts)])
-    # Hashing releases the lock of the interpreter, so that threads run on as many cores.
+    # Hashing releases the interpreter's lock, so threads run on several cores.
     return np.concatenate(list(run_side_by_side(_digests, parts, available_cores())))
 
 

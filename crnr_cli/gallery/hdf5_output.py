@@ -1,4 +1,4 @@
-"""Writing HDF5 to a disk that may fail, and large datasets in blocks of rows."""
+"""Write HDF5 to a disk that may fail, and large datasets in blocks of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crnr_cli.system.descriptors import MAY_REPLACE_OPEN, write_at
 
 @contextmanager
 def written_hdf5(place: Path | BinaryIO) -> Iterator[Any]:
-    """Write HDF5 to a new file, or to an open one that is empty.
+    """Write HDF5 to a new file, or to an empty open file.
 
     A full or failing disk raises OSError, and has no other effect.
 
@@ -64,7 +64,7 @@ class _ForgivingFile:
         return size
 
     def flush(self) -> None:
-        """Do nothing, as nothing is buffered."""
+        """Do nothing: nothing is buffered."""
 
     def _write_all(self, data: memoryview) -> None:
         while data:
@@ -80,7 +80,7 @@ class _ForgivingFile:
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """The rows of a dataset in a file that is being written, which come in any order, from any thread."""
+    """The rows of a dataset in a file that is being written, in any order, from any thread."""
 
     handle: int  # of the file
     offset: int  # where the dataset begins
@@ -89,12 +89,12 @@ class PlacedRows:
 
     @classmethod
     def of(cls, content: Any, name: str, shape: tuple[int, int], dtype: str, handle: int) -> PlacedRows:
-        """Reserve the place of a new dataset in the HDF5 file that is open for writing as `handle`."""
+        """Reserve space for a new dataset in the HDF5 file that is open for writing as `handle`."""
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_layout(h5py.h5d.CONTIGUOUS)
         plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        plan.set_obj_track_times(False)  # so that the same gallery is the same file
+        plan.set_obj_track_times(False)  # so the same gallery is the same file
         links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
         links.set_create_intermediate_group(True)
         space, kind = h5py.h5s.create_simple(shape), h5py.h5t.py_create(np.dtype(dtype))
@@ -102,7 +102,7 @@ class PlacedRows:
         return cls(handle, dataset.get_offset(), shape, np.dtype(dtype))
 
     def write(self, places: Array, rows: Array) -> None:
-        """Write rows to these places; consecutive ones at once."""
+        """Write rows to these places; consecutive rows at once."""
         order = np.argsort(places, kind="stable")
         places, rows = places[order], rows if _is_ascending(order) else rows[order]
         width = self.shape[1] * self.dtype.itemsize
@@ -115,9 +115,9 @@ class PlacedRows:
                 )
 
     def map_rows(self) -> Array:
-        """All rows, once they are written; they are read from the file when they are used.
+        """Return all rows after they are written; they are read from the file on access.
 
-        Where a mapped file could not be put in its place, they are read now.
+        Where a mapped file could not be put in place, they are read now.
         """
         with os.fdopen(os.dup(self.handle), "rb") as file:
             if not MAY_REPLACE_OPEN:
@@ -135,5 +135,5 @@ def _is_ascending(order: Array) -> bool:
 
 
 def to_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values as HDF5 attributes: text becomes bytes of fixed length."""
+    """Return plain values as HDF5 attributes: text becomes bytes of fixed length."""
     return {key: np.bytes_(value) if isinstance(value, str) else value for key, value in values.items()}

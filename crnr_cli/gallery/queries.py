@@ -1,4 +1,4 @@
-"""Queries are read, compared with all classes, and answered, batch by batch."""
+"""Read queries, compare them with all classes, and answer them, batch by batch."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ from crnr_cli.system.names import Spellings
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
-_MANY_CLASSES = 1000  # with more, only the best are written, unless all are asked for
+_MANY_CLASSES = 1000  # with more, only the best are written by default
 _BEST = 5
-TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, if it is known
-MAX_FAILURES = 10  # kept for the report; the output has all of them
+TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, or None
+MAX_FAILURES = 10  # kept for the report; the output has all failures
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     min_probability: float | None = None  # reject queries whose best class is less probable
-    sets: float | None = None  # write the labels that cannot be excluded at this level
-    # Write only this many of the best classes; 0: the residuals of all; None: of all, unless these are many.
+    sets: float | None = None  # write the labels that are plausible at this level
+    # Write only this many of the best classes; 0: all residuals; None: all, unless there are many.
     top: int | None = None
-    format: str = "csv"  # of what is written: csv, jsonl or parquet
+    format: str = "csv"  # of the output: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
-    find_copies: bool = False  # look for queries that are in the gallery too
+    find_copies: bool = False  # look for queries that are also in the gallery
 
 
 @dataclass(frozen=True)
 class Run:
-    """A classification, as it is decided before the first query is read."""
+    """A classification, with everything decided before the first query is read."""
 
     gallery: FittedGallery
     source: Source
     recipe: OpenRecipe
     options: QueryOptions
     batch_size: int  # queries that are classified at once
-    top: int | None  # how many of the best classes are written for each query; None: the residuals of all
-    min_separation: float  # a query whose best class stands out less is rejected
-    sureness: Thresholds | None  # None if the gallery does not know how probable its answers are
-    first: int = 0  # the batch to start with: an earlier run finished those before it
+    top: int | None  # the number of best classes to write for each query; None: all residuals
+    min_separation: float  # a query whose best class is less separate is rejected
+    sureness: Thresholds | None  # None if the gallery holds no probabilities
+    first: int = 0  # the first batch: an earlier run finished those before it
 
     @classmethod
     def prepare(
@@ -74,7 +74,7 @@ class Run:
     ) -> Run:
         """Decide everything; a model that is missing or has changed is reported now, before any work.
 
-        The `recipe` of the gallery is opened here, unless the caller has opened it before.
+        The gallery's `recipe` is opened here, unless the caller has opened it.
         """
         if recipe is None:
             recipe = open_recipe(gallery.recipe, source, options)
@@ -97,16 +97,16 @@ class Run:
 
     @property
     def spans(self) -> list[Span]:
-        """The batches that are still to be classified."""
+        """The batches that remain to be classified."""
         return self.source.spans(self.batch_size)[self.first :]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of MORE_COLUMNS that the answers have."""
+        """The columns of MORE_COLUMNS that the answers have."""
         return self.sureness.columns if self.sureness else ()
 
     def identity(self) -> Identity:
-        """Return everything that the bytes of the output depend on, by the names that users know."""
+        """Return everything that the bytes of the output depend on, by names for messages."""
         options = self.options
         return {
             "crnr": __version__,
@@ -114,7 +114,7 @@ class Run:
             "--max-pixels": options.max_pixels,
             "--features-key": options.keys.features,
             "--labels-key": options.keys.labels,
-            "--samples": options.keys.samples,
+            "--samples-axis": options.keys.samples,
             "--reject": options.reject,
             "--min-probability": options.min_probability,
             "--sets": options.sets,
@@ -127,7 +127,7 @@ class Run:
         }
 
     def notes(self) -> list[Note]:
-        """Return what the user should know about the run, whatever the answers are."""
+        """Return notes for the user about the run, whatever the answers are."""
         notes = []
         if name := self.recipe.accelerator:
             text = f"the network ran on {name}; --provider cpu uses the processor instead"
@@ -153,7 +153,7 @@ class Run:
         return notes
 
     def rejection_rule(self) -> str | None:
-        """Return when a query is labelled as unknown, in words; None if none is."""
+        """Describe when a query is labelled as unknown; None if this never happens."""
         options, calibration = self.options, self.gallery.calibration
         if calibration is None:
             return None
@@ -188,7 +188,7 @@ class Run:
                 progress("classifying", answers.batch.end, total)
 
     def _read(self, batches: Iterable[Batch], progress: Progress) -> Iterator[Batch]:
-        """Run a network here and not in the threads that answer, as it uses all cores itself."""
+        """Run a network here and not in the threads that answer, because it uses all cores itself."""
         for batch in batches:
             if not self.recipe.is_network:
                 yield batch
@@ -212,14 +212,14 @@ class Run:
         )
 
     def _known_samples(self) -> KnownSamples | None:
-        """Return the samples of the gallery, if queries that are copies of them are looked for."""
+        """Return the gallery's samples, if the run looks for copies among the queries."""
         if not self.options.find_copies:
             return None
         gallery = self.gallery
         return KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
 
     def _batches_at_once(self) -> int:
-        """One batch per core, but fewer if they would fill half of the free memory."""
+        """Return one batch per core, but fewer if they would fill half of the free memory."""
         needed = self.gallery.method.batch_bytes(self.gallery.samples, self.batch_size)
         return min(room_for(needed), pieces_at_once(self.options.n_jobs))
 
@@ -236,7 +236,7 @@ def load_for_queries(options: QueryOptions, gallery_path: Path, progress: Progre
 def with_calibration(
     gallery: FittedGallery, options: QueryOptions, compute: Callable[[], FittedGallery]
 ) -> FittedGallery:
-    """Return the gallery with the calibration that the options need, which its file may not have."""
+    """Return the gallery, calibrated if the options need it and the file holds no calibration."""
     stored = gallery.calibration
     if options.min_probability is not None or options.sets is not None:
         is_ready = stored is not None and stored.certainty is not None
@@ -245,14 +245,14 @@ def with_calibration(
         return gallery
     gallery = compute()
     assert gallery.calibration is not None
-    # The column `probability` is written if the gallery's file has probabilities, or if it is asked for.
+    # The column `probability` is written if the gallery's file has probabilities, or on request.
     return replace(gallery, calibration=replace(gallery.calibration, certainty=None))
 
 
 def with_model_at(model: Path, gallery: FittedGallery, gallery_path: Path) -> FittedGallery:
     extractor = gallery.recipe.extractor and gallery.recipe.extractor.moved_to(model)
     if extractor is None:
-        raise UsageError(f"--model-path: {gallery_path} was built without a network; leave it out")
+        raise UsageError(f"{gallery_path}: was built without a network; leave out {model}")
     return replace(gallery, recipe=replace(gallery.recipe, extractor=extractor))
 
 
@@ -279,7 +279,7 @@ def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "th
 
 
 def make_truth_lookup(gallery: FittedGallery, source: Source) -> TruthOf:
-    """A function that returns the true class of each sample of a batch, or None if it is not known."""
+    """Return a function that returns the true class of each sample of a batch, or None if unknown."""
     truth = make_class_chooser(gallery.classes, is_labelled=source.is_labelled)
     return lambda batch: list(map(truth, batch.candidates))
 
@@ -287,10 +287,10 @@ def make_truth_lookup(gallery: FittedGallery, source: Source) -> TruthOf:
 def make_class_chooser(
     classes: Iterable[str], *, is_labelled: bool
 ) -> Callable[[tuple[str, ...]], str | None]:
-    """A function from the possible classes of a sample to its true one.
+    """Return a function from the possible classes of a sample to its true class.
 
-    The class of an image is the first of its folders that is named after a class; a label in a file is taken
-    as it is. Both are returned in the gallery's spelling, as a name can have two Unicode forms.
+    The class of an image is the first of its folders that is named after a class; a label in a file is used
+    unchanged. Both are returned in the gallery's spelling, because a name can have two Unicode forms.
     """
     known = Spellings(classes)
 
@@ -310,7 +310,7 @@ def queries_per_batch(gallery: FittedGallery, recipe: OpenRecipe, options: Query
 
 
 def _n_written_classes(gallery: FittedGallery, options: QueryOptions) -> int | None:
-    """Return how many of the best classes are written for each query; None: the residuals of all."""
+    """Return how many of the best classes to write for each query; None: all residuals."""
     if options.top is None:
         return _BEST if len(gallery.classes) > _MANY_CLASSES else None
     return options.top or None
@@ -336,9 +336,9 @@ class RowBatch:
 
     data: bytes
     statuses: Counter[str]  # number of queries by status
-    missing: int  # queries without an answer, except unrelated files
-    first_missing: tuple[str, str] | None  # the path and the status of the first of them
-    failures: list[tuple[str, str]]  # the first queries without an answer, and the reasons
+    missing: int  # failed queries, except unrelated files
+    first_missing: tuple[str, str] | None  # the path and the status of the first failed query
+    failures: list[tuple[str, str]]  # the first failed queries, and the reasons
 
     @classmethod
     def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:

@@ -1,4 +1,4 @@
-"""How the samples of a source become raw values: the recipe, and who may be compared with whom."""
+"""Choose the recipe that turns samples into raw values, and refuse sources that do not match it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.wording import Note, format_count, kind_in_words
 
-_LOOKED_AT = 100  # images, evenly spread over the source, to find out whether they are in colour
+_LOOKED_AT = 100  # images, evenly spread over the source, to test whether they are in colour
 _SMALL = (32, 32)
 
 
 class ImageSurvey:
-    """The images of a source, of which headers and a few examples are read on request."""
+    """The images of a source; headers and a few examples are read on demand."""
 
     def __init__(self, source: Source, options: InputOptions, progress: Progress, workers: Workers) -> None:
         self.jobs, self.provider = options.n_jobs, options.provider
@@ -35,7 +35,7 @@ class ImageSurvey:
 
 
 def _are_colored(source: Source, options: InputOptions) -> bool:
-    """Whether most of the images that can be read are in colour."""
+    """Return whether most of the readable images are in colour."""
     places = np.unique(np.linspace(0, len(source) - 1, _LOOKED_AT).astype(int)).tolist()
     request = PixelRequest(_SMALL, True, options.max_pixels, eight_bit=True)
     decoders = DecoderPool(options.jobs)
@@ -47,7 +47,7 @@ def _are_colored(source: Source, options: InputOptions) -> bool:
 def new_recipe(
     source: Source, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: ImageSurvey
 ) -> tuple[Recipe, list[Note]]:
-    """The recipe, with steps that are not fitted yet, and what the user should know about it."""
+    """Return the recipe, with steps that are not fitted yet, and notes for the user."""
     if source.n_features is not None:
         if chosen.was_given:
             option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
@@ -71,7 +71,7 @@ def _of(source: Source) -> str:
 
 
 def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) -> Sequence[Extractor]:
-    """Other extractors for `tune` to try: those that are left to choose by what the user gave."""
+    """Return other extractors for `tune` to try, within the settings that the user gave."""
     if recipe.extractor is None:
         return []
     others = list(recipe.extractor.alternatives(chosen.settings))
@@ -81,7 +81,7 @@ def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) ->
 
 
 def _option(setting: str, value: Any) -> str:
-    """The option that the user gave."""
+    """Return the option that the user gave."""
     return "--gray" if setting == "color" and not value else f"--{setting.replace('_', '-')}"
 
 
@@ -99,7 +99,7 @@ def open_recipe(
 
 
 def recipe_of(source: Source) -> Recipe | None:
-    """The recipe, without steps, by which `crnr extract` made the values of a source; None if it did not.
+    """Return the recipe, without steps, that `crnr extract` used for a source; None for other sources.
 
     Several files must have been made by the same extractor.
     """
@@ -124,7 +124,7 @@ def recipe_of(source: Source) -> Recipe | None:
 
 
 def restore_recipe(path: Path, described: Mapping[str, Any], n_features: int | None) -> Recipe:
-    """The recipe that an untrusted file with so many values per sample describes."""
+    """Return the recipe in an untrusted file with this many values per sample."""
     try:
         recipe = Recipe.from_stored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
@@ -141,7 +141,7 @@ def is_same(one: Extractor | None, other: Extractor | None) -> bool:
 
 
 def describe_difference(one: Extractor | None, other: Extractor | None, link: str = "instead of") -> str:
-    """Two extractors that differ, as words that differ."""
+    """Describe two extractors that differ, without equal descriptions."""
     texts = [extractor.describe() if extractor else "features" for extractor in (one, other)]
     if texts[0] == texts[1]:
         return f"{texts[0]}, but with another model or other settings"

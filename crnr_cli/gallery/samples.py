@@ -1,4 +1,4 @@
-"""The samples of a labelled source are read, checked, and turned into unit vectors."""
+"""Read and check the samples of a labelled source, and turn them into unit vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reading(InputOptions):
     extractor: ExtractorOptions = field(default_factory=ExtractorOptions)
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
-    label: str | None = None  # the class of all samples, whatever their folders or labels say
+    label: str | None = None  # the class of all samples, instead of their folders or labels
     command: str = "build"  # that reads the source, for remedies
     # Called with the notes that are known before the samples are read, which may take long.
     on_notes: Callable[[Sequence[Note]], None] | None = None
@@ -43,7 +43,7 @@ class Reading(InputOptions):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A sample or query that cannot be used, and the reason."""
+    """A failed sample or query, and the reason."""
 
     name: str
     error: SampleError
@@ -59,14 +59,14 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What every command that reads samples or queries tells the user besides its results."""
+    """The notes and failures of every command that reads samples or queries."""
 
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
     @property
     def skipped(self) -> int:
-        """The number of inputs that were left out, not counting unrelated files."""
+        """The number of failed inputs, not counting unrelated files."""
         return sum(left.is_skipped for left in self.left_out)
 
 
@@ -81,12 +81,12 @@ class ReadSamples:
     notes: list[Note] = field(default_factory=list)
 
     def take(self, rows: Sequence[int] | Array) -> ReadSamples:
-        """Return these samples, in this order; if they are all as they are, the values are not copied."""
+        """Return these samples, in this order; all samples in their order are not copied."""
         table = self.table.take(rows)
         return self if table is self.table else replace(self, table=table, values=self.values[rows])
 
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
-        """(n, d): the unit vectors that a fitted recipe makes of raw values."""
+        """Return (n, d): the unit vectors of the raw values by a fitted recipe."""
         parts = []
         for start in range(0, len(self.values), BATCH):
             vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
@@ -97,14 +97,14 @@ class ReadSamples:
         return np.concatenate(parts)
 
     def apply(self, recipe: Recipe, dtype: str) -> ReadSamples:
-        """Return the samples as unit vectors, which a fitted recipe makes of raw values."""
+        """Return the samples as unit vectors, made of raw values by a fitted recipe."""
         return replace(self, recipe=recipe, values=self.vectors_by(recipe, dtype))
 
 
-LabelOf = Callable[[tuple[str, ...]], str]  # the class of a sample, of its folders or its label
+LabelOf = Callable[[tuple[str, ...]], str]  # from the folders or the label of a sample to its class
 
 
-def _first(candidates: tuple[str, ...]) -> str:
+def _first_candidate(candidates: tuple[str, ...]) -> str:
     return candidates[0]
 
 
@@ -148,7 +148,7 @@ def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silen
         alike = _read_raw_alike([recipes[number] for number in numbers], source, reading, here, progress)
         read |= zip(numbers, alike, strict=True)
     read[0] = replace(read[0], notes=notes + read[0].notes)
-    return _with_the_same_samples([read[number] for number in range(len(recipes))])
+    return _keep_common_samples([read[number] for number in range(len(recipes))])
 
 
 def _read_raw_alike(
@@ -164,8 +164,8 @@ def _read_raw_alike(
     return [check_new(collector.finish(), source) for collector in collectors]
 
 
-def _with_the_same_samples(read: list[ReadSamples]) -> list[ReadSamples]:
-    """Leave out samples that are unusable for one of the extractors, so that all can be compared."""
+def _keep_common_samples(read: list[ReadSamples]) -> list[ReadSamples]:
+    """Leave out samples that fail for one of the extractors, so that all can be compared."""
     usable = set.intersection(*(set(one.table.names) for one in read))
     first, *others = [
         one.take([row for row, name in enumerate(one.table.names) if name in usable]) for one in read
@@ -182,7 +182,7 @@ def read_by_recipe(
     source: Source,
     reading: Reading,
     progress: Progress = silent,
-    label_of: LabelOf = _first,
+    label_of: LabelOf = _first_candidate,
     total: int | None = None,
     workers: Workers | None = None,
 ) -> ReadSamples:
@@ -197,7 +197,7 @@ def read_by_recipe(
 
 
 def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
-    """A note for every class that has files, but no usable sample."""
+    """Return a note for every class that has files, but no usable sample."""
     usable = set(map(class_key, labels))
     return [
         Note("unusable class", f"class {name}: left out, because none of its files can be used")
@@ -215,7 +215,7 @@ def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> N
 
 
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
-    """What the user should know about a source; it is refused if it needs labels and has none."""
+    """Return notes for the user about a source; raise an error if it needs labels and has none."""
     if needs_labels:
         source.require_labels()
     return [Note("source", text) for text in source.notes()]
@@ -251,7 +251,7 @@ def check_new(read: ReadSamples, source: Source) -> ReadSamples:
 def _batches(
     recipes: Sequence[Recipe], source: Source, reading: Reading, workers: Workers
 ) -> Iterator[list[Batch]]:
-    """Read the source; each batch is given as raw values of every recipe. These need the same pixels."""
+    """Yield the batches of the source, each as raw values of every recipe, which need the same pixels."""
     opened = [open_recipe(recipe, source, reading, with_hash=True) for recipe in recipes]
     spans = source.spans(opened[0].batch_size(reading.batch_size or BATCH))
     return workers.read_raw(source, spans, opened)
@@ -274,7 +274,7 @@ class _Collector:
     source: Source
     reading: Reading
     raw: bool = False
-    label_of: LabelOf = _first
+    label_of: LabelOf = _first_candidate
     total: int | None = None
     _tables: list[SampleTable] = field(default_factory=list)
     _values: list[Array] = field(default_factory=list)
@@ -282,7 +282,7 @@ class _Collector:
     _skipped: list[LeftOut] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
-        """Apply the recipe to a batch of raw values, and keep the usable samples; refuse too many others."""
+        """Apply the recipe to a batch of raw values, and keep usable samples; refuse too many failures."""
         hashes, reading = content_hashes(batch), self.reading
         usable = self.recipe.drop_unusable(batch) if self.raw else self.recipe.apply(batch, reading.dtype)
         if reading.label is not None:
@@ -295,7 +295,7 @@ class _Collector:
         refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "example")
 
     def finish(self, notes: Sequence[Note] = ()) -> ReadSamples:
-        """Return all that was read; NaN in a table is refused."""
+        """Return all samples; NaN in a table raises an error."""
         if self.source.kind == "features":
             refuse_non_finite(self._left_out)
         return ReadSamples(
@@ -308,7 +308,7 @@ class _Collector:
 
 
 def content_hashes(batch: Batch) -> list[str]:
-    """The SHA-256 of every sample's content: of its file or, in a table, of its row."""
+    """Return the SHA-256 of every sample's content: of its file or, in a table, of its row."""
     hashes = list(batch.hashes)
     for row, sample in enumerate(batch.rows.tolist()):
         hashes[sample] = hashes[sample] or row_hash(batch.values[row])
@@ -342,7 +342,7 @@ def _divide(
 
 
 def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:
-    """NaN in a table means that something is wrong with the table."""
+    """Raise DataError for NaN in a table: something is wrong with the table."""
     bad = [left.name for left in left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")

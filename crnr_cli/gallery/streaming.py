@@ -1,7 +1,8 @@
-"""Building a gallery whose vectors never have to be in memory at once.
+"""Build a gallery whose vectors never have to be in memory at once.
 
-The labels of feature files are known before their values are read, and so is the place of every vector among
-those of its class. Blocks of rows are read, turned into unit vectors, and written to their places.
+The labels of feature files are known before their values are read, so the place of every vector among the
+vectors of its class is known too. Blocks of rows are read, turned into unit vectors, and written to their
+places.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 from crnr_cli.wording import format_count
 
-_BLOCK = 2**20  # numbers that are read at once
+_BLOCK = 2**20  # values that are read at once
 
 
 def can_stream(source: Features, reading: Reading, method: Method) -> bool:
-    """Whether neither the method nor the recipe needs all samples in memory."""
-    # With fewer samples than numbers in each, a step is fitted to the products of the samples.
+    """Return whether neither the method nor the recipe needs all samples in memory."""
+    # With fewer samples than values in each, a step is fitted to the products of the samples.
     has_enough = len(source) > source.n_features or not any(step.learns for step in reading.steps)
     return method.needs_few_samples and has_enough
 
@@ -54,7 +55,7 @@ def can_stream(source: Features, reading: Reading, method: Method) -> bool:
 def stream_samples(
     source: Features, reading: Reading, new: NewGallery, progress: Progress = silent
 ) -> ReadSamples:
-    """As `read_samples`, but the vectors are written to a new file, sorted by class, and mapped from it."""
+    """Read samples like `read_samples`, but write the vectors to a new file by class, and map them."""
     seen = ImageSurvey(source, reading, progress, Here(DecoderPool(reading.jobs)))
     unfitted, notes = start_reading(source, reading, seen)
     stream = _Stream(source, reading, progress, _labels(source, reading))
@@ -72,7 +73,7 @@ def stream_samples(
 
 
 def _labels(source: Features, reading: Reading) -> list[str | None]:
-    """The class of every sample; None if it has none."""
+    """Return the class of every sample; None for samples without one."""
     if reading.label is not None:
         return [reading.label] * len(source)
     labels = [next(iter(found), None) for found in source.all_candidates()]
@@ -83,7 +84,7 @@ def _labels(source: Features, reading: Reading) -> list[str | None]:
 
 
 def _hashes(batch: Batch) -> Array:
-    """(m,): as `content_hashes`, for batches of which all samples have values."""
+    """Return (m,): like `content_hashes`, for batches in which all samples have values."""
     if any(batch.hashes):
         return np.array(content_hashes(batch), "S64")
     rows = np.ascontiguousarray(batch.values)
@@ -92,7 +93,7 @@ def _hashes(batch: Batch) -> Array:
 
 
 class _Stream:
-    """The samples of a source, whose values are read block by block, as often as it takes."""
+    """The samples of a source, whose values are read block by block, as often as necessary."""
 
     def __init__(
         self, source: Features, reading: Reading, progress: Progress, labels: Sequence[str | None]
@@ -105,12 +106,12 @@ class _Stream:
         self.stamps = [Stamp()] * len(source)
 
     def left_out(self) -> list[LeftOut]:
-        """The samples that cannot be used, and why."""
+        """Return the failed samples, and the reasons."""
         found = sorted(self._errors.items())
         return [LeftOut(self._source.names((row, row + 1))[0], error) for row, error in found]
 
     def raw_blocks(self, recipe: Recipe) -> Iterator[Array]:
-        """The raw values of the usable samples, to fit the recipe to; the others are noted."""
+        """Yield the raw values of the usable samples, to fit the recipe to; record the others."""
         for batch in self._batches():
             screened = recipe.drop_unusable(batch)
             self._note(screened)
@@ -121,13 +122,13 @@ class _Stream:
         self._refuse_bad()
 
     def write_vectors(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:
-        """Which rows are in the gallery, in its order, and their vectors.
+        """Return which rows are in the gallery, in its order, and their vectors.
 
-        All are taken for usable at first. If some turn out not to be, the others are written once more, as
-        they have other places then.
+        At first, all are assumed to be usable. If some fail, the others are written once more, because their
+        places change.
         """
         threads = self._reading.n_jobs
-        if any(step.learns for step in recipe.steps):  # which multiplies matrices, in threads of its own
+        if any(step.learns for step in recipe.steps):  # it multiplies matrices, in threads of its own
             threads = pieces_at_once(threads)
         while True:
             rows = np.array([row for row in range(len(self._source)) if row not in self._errors], np.int64)
@@ -147,7 +148,7 @@ class _Stream:
             if len(rows) == len(self._source) - len(self._errors):
                 return rows[order], target.map_rows()
             self._refuse_bad()
-            if was_fitted:  # to samples that it leaves nothing of
+            if was_fitted:  # to samples that it reduces to nothing
                 name = next(left.name for left in self.left_out() if left.error.status == "zero_norm")
                 raise DataError(f"{name}: the vector is all zero; remove this example")
 
@@ -156,7 +157,7 @@ class _Stream:
         return self._source.read_batches(spans, None, DecoderPool(self._reading.jobs))
 
     def _write(self, recipe: Recipe, target: PlacedRows, places: Array, read: Batch) -> Batch:
-        """Write the vectors of a batch, which is returned without values."""
+        """Write the vectors of a batch, and return it without values."""
         start = self._row(read, 0)
         if not self.hashes[start]:
             self.hashes[start : read.end] = _hashes(read)

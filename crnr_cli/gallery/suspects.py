@@ -1,8 +1,8 @@
-"""What looks wrong in a gallery, by the residuals of its samples, each answered by the others.
+"""Find wrong labels and outliers in a gallery, by the residuals of held-out samples.
 
-The score of a sample compares the class that it is said to have with the best other class. A label looks
-wrong if the other class wins and leads at least half as far as it usually does for its own samples: a close
-race between two classes says little about the label.
+The score of a sample compares its labelled class with the best other class. A label looks wrong if the other
+class wins and leads at least half as far as it usually does for its own samples: a close race between two
+classes tells little about the label.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from crnr_cli.solvers.neighbors import product_blocks
 _USUAL = 0.5  # of the median margin of a class
 _SUPPORTERS = 3
 _FEW = 5  # different samples: a class with fewer is small
-_ALIKE = 0.1  # share of the samples of two classes that are taken for the other
+_ALIKE = 0.1  # share of the samples of two classes that are confused with the other class
 FOLDS = 10
-_NEAREST = 3  # samples of a class that have to be near, so that one other outlier in it does not suffice
+_NEAREST = 3  # near samples of a class that a sample needs, so that one other outlier in it is not enough
 _FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
-_BLOCK = 2**24  # numbers in the products of one block
+_BLOCK = 2**24  # values in the products of one block
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Suspect:
 
 @dataclass(frozen=True)
 class AlikeClasses:
-    """Two classes, some of whose samples are taken for the other."""
+    """Two classes, some of whose samples are confused with the other class."""
 
     classes: tuple[int, int]
-    confused: tuple[int, int]  # samples of the first taken for the second, and of the second for the first
-    share: float  # of the samples of both that have an answer
+    confused: tuple[int, int]  # samples of the first confused with the second, and vice versa
+    share: float  # of the samples of both classes that have an answer
 
 
 def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, Array]:
-    """(n,), (n,): the score of every sample, above 0 if another class wins, and the best other class.
+    """Return (n,), (n,): each sample's score, above 0 if another class wins, and the best other class.
 
-    The score is NaN for samples that have no answer.
+    The score is NaN for samples without an answer.
     """
     rows = np.arange(len(class_index))
     others = residuals.astype(np.float64)
@@ -67,9 +67,9 @@ def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Ar
 def residuals_without_doubtful_labels(
     samples: Samples, method: Method, folds: Folds, jobs: int = 1, progress: Progress = silent
 ) -> Array:
-    """(n, K): residuals by galleries in which only labels are left that the others agree with.
+    """Return (n, K): residuals by galleries without doubtful labels.
 
-    A wrong label among the samples speaks for its wrong class, and so hides others of its kind.
+    A wrong label among the samples supports its wrong class, and so hides others of its kind.
     """
     first = cross_validated_residuals(samples, method, folds, jobs=jobs, progress=progress)
     score, _ = score_doubts(first, samples.class_index, method.signed)
@@ -80,11 +80,11 @@ def residuals_without_doubtful_labels(
 
 
 def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
-    """All samples whose labels look wrong, the clearest first."""
+    """Return all samples whose labels look wrong, the clearest first."""
     class_index = samples.class_index
     score, other = score_doubts(residuals, class_index, signed)
     agreed = score <= 0
-    usual = np.full(samples.n_classes, np.inf)  # how far a class leads, if it wins and the label says so too
+    usual = np.full(samples.n_classes, np.inf)  # the usual lead of a class, if it wins and is also the label
     for k, (start, stop) in enumerate(pairwise(samples.edges.tolist())):
         own = start + np.flatnonzero(agreed[start:stop])
         if len(own):
@@ -100,7 +100,7 @@ def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Susp
 
 
 def lead(residuals: Array, signed: bool) -> Array:
-    """(m,): the margin between the best class and the second best."""
+    """Return (m,): the margin between the best class and the second best."""
     two = np.partition(residuals.astype(np.float64), 1, axis=1)[:, :2]
     return margins(two[:, 0], two[:, 1], signed)
 
@@ -112,14 +112,14 @@ def _nearest(samples: Samples, sample: int, of_class: int) -> list[int]:
 
 
 def find_small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]:
-    """Classes with few different samples, and how many they have."""
+    """Return classes with few different samples, and how many they have."""
     edges = zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True)
     counts = [len(np.unique(copies[start:stop])) for start, stop in edges]
     return [(k, count) for k, count in enumerate(counts) if count < _FEW]
 
 
 def find_alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
-    """Pairs of classes that are often taken for each other, the worst first."""
+    """Return pairs of classes that are often confused with each other, the worst first."""
     answered = ~np.isnan(residuals).any(axis=1)
     truth, label = class_index[answered], residuals[answered].argmin(axis=1)
     counts = np.bincount(truth, minlength=residuals.shape[1])
@@ -138,7 +138,7 @@ def find_alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasse
 class Folds:
     """Samples that are held out together, and copies of each other."""
 
-    fold_of: Array  # (n,); -1 for samples that cannot be held out, as their class would be missing
+    fold_of: Array  # (n,); -1 for samples that cannot be held out, because their class would be missing
     copies: Array  # (n,): the same number for samples of the same content
 
     @classmethod
@@ -159,7 +159,7 @@ class Folds:
         return held
 
     def doubtful_mask(self, samples: Samples, doubtful: Array) -> Array:
-        """A mask of the doubtful samples, except in classes of which too few others would be left."""
+        """Return a mask of the doubtful samples, except in classes that would keep too few others."""
         mask = doubtful & self.is_held
         for start, stop in zip(samples.edges[:-1].tolist(), samples.edges[1:].tolist(), strict=True):
             left = ~mask[start:stop]
@@ -177,10 +177,10 @@ def cross_validated_residuals(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Array:
-    """(n, K): the residuals of every sample, by a gallery without its fold; NaN if it is never held out.
+    """Return (n, K): each sample's residuals by a gallery without its fold; NaN if never held out.
 
-    Samples that are `ignored_as_samples` are answered, but answer for no other. Up to `jobs` folds are
-    answered at the same time, if there is enough memory.
+    Samples in `ignored_as_samples` are classified, but never used to classify others. Up to `jobs` folds are
+    classified at the same time, if there is enough memory.
     """
     found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
     parts = held_out_residuals(
@@ -200,16 +200,15 @@ def cross_validated_residuals(
 @dataclass(frozen=True)
 class Outlier:
     sample: int
-    similarity: float  # to the class that it is most like
+    similarity: float  # to its most similar class
 
 
 def find_outliers(
     unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
 ) -> list[Outlier]:
-    """Samples that are much less like any class than almost all others, the clearest first.
+    """Return samples that are much less like any class than almost all others, the clearest first.
 
-    Samples are ordered by class, whose bounds are `edges`; `copies` are numbers, the same for the same
-    content.
+    Samples are ordered by class, with the bounds `edges`; `copies` are equal numbers for equal content.
     """
     found = similarity_to_classes(unit_vectors, edges, copies, progress)
     low, high = np.quantile(found, [0.25, 0.75])
@@ -221,9 +220,9 @@ def find_outliers(
 def similarity_to_classes(
     unit_vectors: Array, edges: Array, copies: Array, progress: Progress = silent
 ) -> Array:
-    """(n,): the cosine with the third nearest sample of the class where that is highest.
+    """Return (n,): the cosine with the third nearest sample of the class where that is highest.
 
-    A class with fewer samples counts by its last. Copies of a sample do not speak for it.
+    In a class with fewer samples, the last one counts. Copies of a sample do not count.
     """
     n = len(unit_vectors)
     found = np.empty(n, dtype=np.float32)

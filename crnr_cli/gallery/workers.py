@@ -1,4 +1,4 @@
-"""Who does the work of a command: this process or, in its place, the workers of a cluster."""
+"""The workers of a command: this process or, instead, the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Workers(Protocol):
     @property
     def lister(self) -> Lister | None:
-        """Who lists the folders below those that the user named; None: this process, in one walk."""
+        """The lister of subfolders; None: this process, in one walk."""
 
     def image_sizes(self, source: Source, max_pixels: int, progress: Progress) -> set[tuple[int, int]]:
         """Return the sizes of all readable images."""

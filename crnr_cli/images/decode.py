@@ -21,10 +21,10 @@ from PIL import Image, UnidentifiedImageError
 from crnr_cli.errors import SampleError
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_to_bytes
 
-# Recognised by content, not by name. EPS is not among them, as it would run Ghostscript.
+# Recognised by content, not by name. EPS is excluded, because it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 
-SMALL_FILE = 2**20  # bytes; up to this size a file is read at once, as Pillow reads a few bytes at a time
+SMALL_FILE = 2**20  # bytes; a smaller file is read at once, because Pillow reads a few bytes at a time
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
@@ -44,10 +44,10 @@ _AS_SEEN = {
 
 
 def read_pixels(path: str, request: PixelRequest) -> Pixels:
-    """Decode completely, turn upright, put on white, and convert as requested."""
+    """Decode the file completely, turn the image upright, put it on white, and convert it as requested."""
     with _opened(path, request) as image:
         on_its_side = _orientation(image) in _ON_ITS_SIDE
-        # Pillow exchanges the sides of a TIFF itself, if it is the TIFF's own tag that asks for it.
+        # Pillow exchanges the sides of a TIFF itself, if the orientation is the TIFF's own tag.
         is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
         width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
         if request.header_only:
@@ -60,7 +60,7 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
             # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; draft() never goes below the given size.
             image.draft("RGB" if request.color else "L", (height, width) if on_its_side else (width, height))
         image.load()
-        # Looked up again, as loading a TIFF turns it upright and removes its tag.
+        # Read again, because loading a TIFF turns it upright and removes its tag.
         orientation = _orientation(image)
         seen = _apply_tiff_tags(image)
         if orientation in _AS_SEEN:
@@ -120,7 +120,7 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
 
 
 def _check_png(file: BinaryIO, size: int) -> None:
-    """Verify the checksums of a PNG's chunks; Pillow does not verify those of the pixel data."""
+    """Verify the checksums of a PNG's chunks; Pillow does not verify the chunks of pixel data."""
     position = file.tell()
     offset = file.seek(len(_PNG_SIGNATURE))
     kind = b""
@@ -143,18 +143,18 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _apply_tiff_tags(image: Image.Image) -> Image.Image:
-    """The pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
+    """Return the pixels of a TIFF as its tags describe them, where Pillow reads them in another way."""
     tags = getattr(image, "tag_v2", {})
     if image.mode == "I;16" and tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO and not _inverts_deep_tiffs():
         return image.convert("I").point(lambda value: value * -1 + 65535)
     is_unsigned = tags.get(_BITS) == (32,) and tags.get(_SAMPLE_FORMAT, (1,)) == (1,)
-    if image.mode == "I" and is_unsigned:  # else the upper half of the numbers would be negative
+    if image.mode == "I" and is_unsigned:  # otherwise the upper half of the values would be negative
         return Image.frombytes("F", image.size, image.tobytes(), "raw", "F;32N")
     return image
 
 
 def _inverts_deep_tiffs() -> bool:
-    """Whether this version of Pillow inverts 16-bit TIFFs in which white is zero, as all do with 8 bits."""
+    """Return whether this Pillow inverts 16-bit TIFFs in which white is zero, as all do with 8 bits."""
     from PIL import TiffImagePlugin  # loaded already, as the image is a TIFF
 
     way = (b"II", _WHITE_IS_ZERO, (1,), 1, (16,), ())
@@ -162,8 +162,8 @@ def _inverts_deep_tiffs() -> bool:
 
 
 def _to_mode(image: Image.Image, color: bool) -> Image.Image:
-    """8-bit grey or RGB on white; or F for more than 8 bits of grey, which a plain convert() would clip."""
-    if image.mode == "LAB":  # only this conversion is known
+    """Convert to 8-bit grey or RGB on white, or to F: a plain convert() would clip deeper grey."""
+    if image.mode == "LAB":  # Pillow has only this conversion
         image = image.convert("RGB")
     if image.mode in ("I", "F") or image.mode.startswith("I;"):
         return image.convert("F")
@@ -176,7 +176,7 @@ def _to_mode(image: Image.Image, color: bool) -> Image.Image:
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16-bit grey to 8 bits, and other numbers by the range that they seem to have."""
+    """Scale 16-bit grey to 8 bits, and other values by their apparent range."""
     if image.mode != "F" and image.mode != "I" and not image.mode.startswith("I;"):
         return image
     mean = image.convert("F").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
@@ -190,7 +190,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
-    """The largest centred box with the aspect ratio of `size`, scaled by `share`."""
+    """Return the largest centred box with the aspect ratio of `size`, scaled by `share`."""
     scale = share * min(image.width / size[0], image.height / size[1])
     width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
     left, top = (image.width - width) // 2, (image.height - height) // 2

@@ -1,9 +1,9 @@
-"""A process that decodes images for its parent, so that an image that makes it crash or hang does no harm.
+"""A process that decodes images for its parent, so that an image that crashes or hangs it does no harm.
 
 The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
-of paths. The replies come in the same order, for several paths at a time: one line with a JSON list of
-headers, followed by the pixels of all these images. Replies are buffered for a moment, and are lost if an
-image kills the process. The process ends when its stdin is closed.
+of paths, or another request for the paths after it. The replies to paths come in the same order, for several
+paths at a time: one line with a JSON list of headers, followed by the pixels of all these images. Replies are
+buffered for a moment, and are lost if an image kills the process. The process ends when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import BinaryIO
 
 from PIL import Image
 
@@ -49,23 +50,28 @@ def decode_requests() -> None:
     leave_to_parent()
     Image.preinit()  # load the usual formats now, while the parent is still importing libraries
     Image.MAX_IMAGE_PIXELS = None  # read_pixels checks max_pixels of the request instead
-    options = json.loads(sys.stdin.buffer.readline() or sys.exit())
-    size = options.pop("size")
-    request = PixelRequest(size=tuple(size) if size else None, **options)
-    limit_memory(request)
     replies = sys.stdout.buffer
-    replies.write(_READY)
-    replies.flush()
     for line in sys.stdin.buffer:
-        ready: list[tuple[Header, bytes]] = []
-        sent = time.monotonic()
-        paths = json.loads(line)
-        for i, path in enumerate(paths, 1):
-            ready.append(decode_or_error(path, request))
-            if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
-                replies.write(reply(ready))
-                replies.flush()
-                ready, sent = [], time.monotonic()
+        wanted = json.loads(line)
+        if isinstance(wanted, dict):
+            size = wanted.pop("size")
+            request = PixelRequest(size=tuple(size) if size else None, **wanted)
+            limit_memory(request)
+            replies.write(_READY)
+            replies.flush()
+        else:
+            decode_paths(wanted, request, replies)
+
+
+def decode_paths(paths: list[str], request: PixelRequest, replies: BinaryIO) -> None:
+    ready: list[tuple[Header, bytes]] = []
+    sent = time.monotonic()
+    for i, path in enumerate(paths, 1):
+        ready.append(decode_or_error(path, request))
+        if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
+            replies.write(reply(ready))
+            replies.flush()
+            ready, sent = [], time.monotonic()
 
 
 if __name__ == "__main__":

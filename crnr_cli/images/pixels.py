@@ -1,4 +1,4 @@
-"""What a decoder is asked for and what it returns, for both sides of the pipe.
+"""Requests to a decoder and its replies, for both sides of the pipe.
 
 These are named tuples, which are fast to create, and to import when a decoder starts.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 MAX_PIXELS = 89_478_485  # the default limit per image, the same as in Pillow
 TOO_MUCH_MEMORY = "needs more memory than a decoder is allowed to use"
 BASE_BYTES = 2**29  # of memory, for Python and Pillow themselves
-_BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some to spare
+_BYTES_PER_PIXEL = 24  # four copies in RGBA (as read, upright, on white, converted), and some spare
 
 
 class PixelRequest(NamedTuple):
@@ -33,12 +33,12 @@ class PixelRequest(NamedTuple):
 
     @property
     def most_memory(self) -> int:
-        """What a decoder may use, so that a malicious image cannot use up the memory of the machine."""
+        """The memory limit of a decoder: a malicious image cannot use up the machine's memory."""
         return BASE_BYTES + _BYTES_PER_PIXEL * self.max_pixels
 
 
 class Pixels(NamedTuple):
-    """Row by row, `bands` numbers per pixel: bytes, or float32 for images of more than 8 bits."""
+    """Pixels row by row, `bands` values each: bytes, or float32 for images of more than 8 bits."""
 
     width: int
     height: int
@@ -49,9 +49,9 @@ class Pixels(NamedTuple):
 
 
 def scale_to_bytes(largest: float) -> float:
-    """The factor that brings an image of more than 8 bits to 0 to 255, by its largest value.
+    """Return the factor that brings an image of more than 8 bits to 0 to 255, by its largest value.
 
-    Files do not tell the range of their values: it is taken to end at 1, 255 or 65535, or at the largest.
+    Files do not record the range of their values: it is assumed to end at 1, 255 or 65535, or at the largest.
     """
     if not math.isfinite(largest):
         return 1.0

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Self
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
+from crnr_cli.system import spares
 from crnr_cli.system.child import NO_WINDOW, Guard, crash_reason, polling_interval, python_command
 from crnr_cli.system.cores import available_cores, run_side_by_side
 from crnr_cli.system.signals import ignoring_broken_pipes
@@ -40,44 +40,23 @@ class DecoderPool:
         self.jobs = jobs or available_cores()
         self.command = tuple(command or COMMAND)
         self.seconds_per_image = seconds_per_image or SECONDS_PER_IMAGE
-        self._early: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._early:  # started early, but never needed
-            self._early.pop().communicate()
 
     def start_early(self) -> None:
         """Start a decoder before the request is known, while the caller is still importing libraries."""
-        self._early.append(self._launch())
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """A decoder process that waits for its request."""
-        return self._early.pop() if self._early else self._launch()
+        spares.put(_Decoder(self.command))
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
-        """The pixels of every path, or the error, in the given order."""
+        """Yield the pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
         decoded = run_side_by_side(decoders.decode, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
         try:
             for chunk in decoded:
                 yield from chunk
+            decoders.keep_idle()
         finally:
             decoders.stop()
             decoded.close()
             decoders.close()
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self.command,
-            bufsize=_BUFFER,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            creationflags=NO_WINDOW,
-        )
 
 
 class _Decoders:
@@ -93,7 +72,7 @@ class _Decoders:
         self._watchdog.start()
 
     def chunks(self, paths: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Parts of `paths` that each take about _SECONDS_PER_CHUNK to decode."""
+        """Yield parts of `paths` that each take about _SECONDS_PER_CHUNK to decode."""
         start = 0
         while start < len(paths):
             count = int(max(1, min(MAX_PER_CHUNK, _SECONDS_PER_CHUNK / self._pace)))
@@ -115,8 +94,8 @@ class _Decoders:
             decoder = self._start_decoder()
         decoded = list(decoder.decode(paths))
         alive = len(decoded) == len(paths)
-        # If not alive, the process died before it sent all replies. Request the rest one by one, to find the
-        # image that kills it.
+        # If not alive, the process died before it sent all replies. Request the rest one at a time, to find
+        # the image that kills it.
         for path in paths[len(decoded) :]:
             if self._closed.is_set():  # it was killed by stop()
                 break
@@ -129,6 +108,13 @@ class _Decoders:
             self._idle.put(decoder)
         return decoded
 
+    def keep_idle(self) -> None:
+        """Leave the decoders to the next request, as this one needs them no longer."""
+        while not self._idle.empty():
+            decoder = self._idle.get()
+            self._all.remove(decoder)
+            spares.put(decoder)
+
     def stop(self) -> None:
         """Kill the processes, so that no thread waits for a reply any longer."""
         self._closed.set()
@@ -137,16 +123,16 @@ class _Decoders:
 
     def close(self) -> None:
         for decoder in self._all:
-            decoder.kill()
-            decoder.close()
+            decoder.end()
         self._watchdog.join()
 
     def _start_decoder(self) -> _Decoder:
         for attempt in range(1, ATTEMPTS + 1):
+            decoder = spares.take(_Decoder, self._pool.command) or _Decoder(self._pool.command)
             try:
-                decoder = _Decoder(self._pool, self._request)
+                decoder.prepare(self._request, self._pool.seconds_per_image)
                 break
-            except DataError:  # the system may have killed it, if short of memory: try again
+            except DataError:  # the system may have killed it for lack of memory: try again
                 if attempt == ATTEMPTS or self._closed.is_set():
                     raise
         self._all.append(decoder)
@@ -162,25 +148,33 @@ class _Decoders:
 class _Decoder:
     """One decoder process. `decoder_process` describes the protocol."""
 
-    def __init__(self, pool: DecoderPool, request: PixelRequest) -> None:
-        self._timeout = pool.seconds_per_image
-        self._process = pool.start()
-        self.guard = Guard(self._process, request.most_memory)
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self.origin = spares.current_origin(command)
+        self._process = launch(command)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
         self._last_reply: float | None = None  # None while nothing is requested
         self._hung = False
+
+    def prepare(self, request: PixelRequest, timeout: float) -> None:
+        """Send the request that all paths after it are for. A process that does not accept it is ended."""
+        self._timeout = timeout
+        self.guard = Guard(self._process, request.most_memory)
         with ignoring_broken_pipes():
             self._requests.write(json.dumps(request._asdict()).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
-            self.kill()
-            self.close()
-            raise DataError(f"the decoder process does not start: {' '.join(pool.command)}")
+            self.end()
+            raise DataError(f"the decoder process does not start: {' '.join(self._command)}")
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     def decode(self, paths: Sequence[str]) -> Iterator[Decoded]:
-        """One result per path, or fewer if the process dies."""
+        """Yield one result per path, or fewer if the process dies."""
         self._last_reply = time.monotonic()
         with ignoring_broken_pipes():  # it is already dead, so there will be no reply
             self._requests.write(json.dumps(list(paths)).encode() + b"\n")
@@ -222,7 +216,19 @@ class _Decoder:
         self._process.kill()
         self._process.wait()
 
-    def close(self) -> None:
+    def end(self) -> None:
+        self.kill()
         with ignoring_broken_pipes():  # a buffered request that the process will not read
             self._requests.close()
         self._replies.close()
+
+
+def launch(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        bufsize=_BUFFER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        creationflags=NO_WINDOW,
+    )

@@ -21,7 +21,7 @@ SIDE = 96  # maximum width and height in pixels
 def read_thumbnails(
     paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> dict[str, Array]:
-    """The images among these files as small RGB arrays; unreadable files are missing from the result."""
+    """Return the images among these files as small RGB arrays; unreadable files are left out."""
     files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
     decoders = DecoderPool(min(2, available_cores()))
     decoded = decoders.decode(files, PixelRequest(None, True, max_pixels, within=longest))
@@ -33,7 +33,7 @@ def read_thumbnails(
 
 
 def data_uri(image: Array) -> str:
-    """PNG for images that were small already, so that every pixel is exact; JPEG for reduced ones."""
+    """Return a data URI: PNG for images that were small already, so every pixel is exact; JPEG for others."""
     kind = "png" if max(image.shape[:2]) < SIDE // 2 else "jpeg"
     out = io.BytesIO()
     Image.fromarray(image).save(out, format=kind, quality=82)

@@ -1,4 +1,4 @@
-"""Audit: what looks wrong among the samples of a gallery or a source, each answered by the others."""
+"""Audit: find wrong labels, copies and outliers, each sample classified by the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from crnr_cli.wording import Note, format_count, is_or_are
 
 @dataclass(frozen=True)
 class Known:
-    """A query that is in the gallery too."""
+    """A query that is also in the gallery."""
 
     query: str
     sample: int
@@ -62,13 +62,13 @@ class AuditReport(Report):
     classes: list[str]
     suspects: list[Suspect]
     copies: list[list[int]]  # groups of samples of the same content
-    near: list[list[int]]  # groups of near duplicates; of copies, only the first is among them
+    near: list[list[int]]  # groups of near duplicates; only the first of several copies is in them
     outliers: list[Outlier]
-    small: list[tuple[int, int]]  # classes, and how many different samples they have
+    small: list[tuple[int, int]]  # classes, and their numbers of different samples
     alike: list[AlikeClasses]
     known: list[Known]  # queries, in their order
     n_queries: int
-    n_answered: int  # samples that were compared with the others
+    n_answered: int  # samples compared with the others
     n_wins: int  # of these, samples whose own class is the best
     folds: int
     hashes: Sequence[str]
@@ -78,7 +78,7 @@ class AuditReport(Report):
         return self.classes[suspect.suggested]
 
     def is_across(self, group: Iterable[int]) -> bool:
-        """Whether a group has samples of several classes."""
+        """Return whether a group has samples of several classes."""
         return len({self.labels[i] for i in group}) > 1
 
 
@@ -89,7 +89,7 @@ def audit(
     model: Path | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Look through a gallery, if one is named, or through the samples of a source."""
+    """Audit a gallery, if one is named, or the samples of a source."""
     started = time.perf_counter()
     gallery, left_out, notes = _open(names, reading, model, progress)
     queries = open_source(against, reading) if against else None
@@ -131,14 +131,14 @@ def audit(
         hashes=gallery.hashes,
         seconds=time.perf_counter() - started,
         left_out=left_out,
-        notes=notes + _too_few(folds) + of_looks,
+        notes=notes + _uncompared_note(folds) + of_looks,
     )
 
 
 def _open(
     names: Sequence[str], reading: Reading, model: Path | None, progress: Progress
 ) -> tuple[FittedGallery, list[LeftOut], list[Note]]:
-    """The gallery, or one made of the source with the default method, which is not fitted."""
+    """Return the gallery, or an unfitted gallery of the source with the default method."""
     galleries = [name for name in names if is_gallery(Path(name))]
     if galleries and len(names) > 1:
         raise UsageError(f"{galleries[0]}: is a gallery; audit it alone")
@@ -161,7 +161,7 @@ def _open(
 
 
 def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[Note]]:
-    """The samples with their images, as far as these are there, and a note on those that are not."""
+    """Return the samples with their images, as far as available, and a note on missing images."""
     vectors, names = gallery.samples.vectors, gallery.names
     if gallery.recipe.kind == "features":
         text = "near duplicates: found by the cosine of the features alone, because there are no images"
@@ -182,7 +182,7 @@ def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[N
 def _find_known_queries(
     gallery: FittedGallery, looks: Looks, read: ReadSamples, reading: Reading
 ) -> list[Known]:
-    """The queries that are samples too, each with the first sample that it is like."""
+    """Return the queries that are also in the gallery, each with its first matching sample."""
     kind = gallery.recipe.kind
     names, hashes, vectors = read.table.names, read.table.hashes, read.values
     is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).known_mask(hashes, vectors)
@@ -197,7 +197,7 @@ def _find_known_queries(
     return [Known(names[query], sample, bool(is_copy[query])) for query, sample in sorted(alike.items())]
 
 
-def _too_few(folds: Folds) -> list[Note]:
+def _uncompared_note(folds: Folds) -> list[Note]:
     alone = int((~folds.is_held).sum())
     if not alone:
         return []

@@ -1,4 +1,4 @@
-"""Build: a labelled source becomes a gallery file."""
+"""Build: turn a labelled source into a gallery file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BuildOptions:
     method: str = "crnr"
     parameters: Mapping[str, object] = field(default_factory=dict)
     calibrate: bool = False  # store the calibration that --reject needs
-    cache: Path | None = None  # a file of the images' raw values, which is brought up to date
+    cache: Path | None = None  # a file of the images' raw values, which is updated
 
 
 def build(

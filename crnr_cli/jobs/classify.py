@@ -1,4 +1,4 @@
-"""Classify: queries become answers, and answers become rows of a CSV."""
+"""Classify: turn queries into answers, and answers into rows of a CSV."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ClassifyReport:
     n_queries: int
     resumed_after: int  # queries classified by an earlier run
     statuses: Counter[str]  # number of queries by status
-    skipped: int  # queries without an answer, except unrelated files
-    failures: list[tuple[str, str]]  # the first queries of this run without an answer, and the reasons
+    skipped: int  # failed queries, except unrelated files
+    failures: list[tuple[str, str]]  # the first failed queries of this run, and the reasons
     rejection: str | None = None  # the rule for labelling queries as unknown
     notes: list[Note] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def classify(
 
 
 def _refuse_format(format: str, resume: bool) -> None:
-    """Refuse, before any work, what cannot be written."""
+    """Refuse, before any work, a format that cannot be written."""
     if format == "parquet":
         require_packages("parquet", "--format parquet", "pyarrow")
         if resume:
@@ -145,7 +145,7 @@ def _write_parquet(
 def _refuse_too_many(
     file: Partial | _Direct, total: int, options: QueryOptions, latest: tuple[str, str] | None = None
 ) -> None:
-    """Stop when more inputs have no answer than is allowed, including those of the earlier run."""
+    """Stop when more inputs have failed than allowed, including failures of the earlier run."""
     remedy = (
         "; finished batches are kept: continue with --resume, without --strict or with a higher "
         "--max-failure-rate"

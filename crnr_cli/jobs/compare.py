@@ -1,4 +1,4 @@
-"""Compare: the scores of several methods on the same unit vectors."""
+"""Compare: score several methods on the same unit vectors."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class _Drawn:
 
     @property
     def n_held(self) -> int:
-        """In the first draw; the others hold out about as many."""
+        """The number of held-out samples in the first draw; other draws hold out about as many."""
         return int(self.held[0].sum())
 
     def split(self, draw: int) -> Split:
-        """Cached until another one is needed. Test samples are never used to fit the recipe."""
-        kept = self._kept  # read once, as the threads of a worker share this object
+        """Return a split, cached until another one is needed; test samples never fit the recipe."""
+        kept = self._kept  # read once, because the threads of a worker share this object
         if kept is None or kept[0] != draw:
             kept = self._kept = (draw, self._make_split(self.held[draw]))
         return kept[1]
@@ -138,7 +138,7 @@ def compare(
     progress: Progress = silent,
     workers: Workers | None = None,
 ) -> CompareReport:
-    """Fit and score every method, on a test source or on parts of the gallery that are held out."""
+    """Fit and score every method, on a test source or on held-out parts of the gallery."""
     methods, notes = _choose_methods(options)
     gallery, test = _read(names, options, progress)
     classes, order, class_index = sort_by_class(gallery.table.labels, gallery.recipe.kind)
@@ -150,7 +150,7 @@ def compare(
         splits = _draw_splits(gallery, order, class_index, copies[order], options)
         tested = [
             np.flatnonzero(held & splits.is_tested) for held in splits.held
-        ]  # which sample each query is, per draw
+        ]  # the sample number of each query, per draw
         truths = [classes[i] for i in class_index]
     else:
         notes += _note_copies(gallery, test)
@@ -215,7 +215,7 @@ def _choose_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
 def _read(
     names: Sequence[str], options: CompareOptions, progress: Progress
 ) -> tuple[ReadSamples, ReadSamples | None]:
-    """The gallery as raw values to draw from, or as vectors along with the test samples of another source."""
+    """Return the gallery as raw values to draw from, or as vectors, with the samples of a test source."""
     reading = options.reading
     source = open_source(names, reading)
     if options.test is None:
@@ -268,7 +268,7 @@ def _draw_splits(
 
 
 def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Iterator[_Turn]:
-    """All methods of the first draw, then of the next, and so on; methods no longer `wanted` are left out."""
+    """Yield all methods of the first draw, then of the next, and so on, as long as they are `wanted`."""
     for draw in range(draws):
         for index, method in enumerate(methods):
             if method.name in wanted:
@@ -276,7 +276,7 @@ def _turns(methods: Sequence[Method], draws: int, wanted: Container[str]) -> Ite
 
 
 def _run(splits: _Given | _Drawn, turn: _Turn) -> _Outcome | DataError:
-    """The outcome, or the error if the method cannot be used on this data."""
+    """Return the outcome, or the error if the method cannot be used on this data."""
     split, method = splits.split(turn.draw), turn.method
     try:
         # The processor time of this thread: unlike the time on the clock, it does not grow with the load.
@@ -297,7 +297,7 @@ def _winners(method: Method, state: State, split: Split) -> Array:
 def _results(
     methods: Sequence[Method], tallies: Mapping[str, _Tally], numbers: Array, n_draws: int
 ) -> list[MethodResult]:
-    """The results, the best first.
+    """Return the results, the best first.
 
     A sample that several draws tested counts once in the interval and in the paired test; there, the method
     that was right more often wins the pair.
@@ -327,6 +327,6 @@ def _results(
 
 
 def _hits(tally: _Tally, numbers: Array) -> Array:
-    """How often each test sample was labelled correctly."""
+    """Return how often each test sample was labelled correctly."""
     right = np.array([truth == label for truth, label in zip(tally.truths, tally.labels, strict=True)])
     return np.bincount(numbers, weights=right)

@@ -1,4 +1,4 @@
-"""Evaluate: predictions with known truth become scores."""
+"""Evaluate: turn predictions with known truth into scores."""
 
 from __future__ import annotations
 
@@ -37,47 +37,47 @@ from crnr_cli.wording import Note, format_count
 
 @dataclass(frozen=True)
 class Truth:
-    """What is known about the truth besides folders and labels."""
+    """Sources of the truth besides folders and labels."""
 
-    corrections: Path | None = None  # of a review; what the person said is true
-    outsiders: Sequence[Path] = ()  # folders or files of inputs that belong to no class
+    corrections: Path | None = None  # of a review, whose decisions are the truth
+    outsiders: Sequence[Path] = ()  # folders or files of outsiders
 
 
 @dataclass(frozen=True)
 class EvaluateReport(Report):
     scores: Scores  # of the rows with a true class and an answer
-    over_all: Scores  # of all rows with a true class; those without an answer count as wrong
+    over_all: Scores  # of all rows with a true class; failed rows count as wrong
     rows: list[Prediction]
     without_truth: int
     failed: Counter[str]  # rows without a label, by status
     unrelated: int  # rows of unrelated files, which are ignored
     reliability: Reliability | None = None  # None if no row has a probability
     sets: SetScores | None = None  # None if no row has a set of labels
-    open_set: OpenSet | None = None  # None if no row is of an outsider
+    open_set: OpenSet | None = None  # None without outsiders
     gallery: FittedGallery | None = (
-        None  # the one that classified the queries; None if the rows are from a CSV
+        None  # the gallery that classified the queries; None if the rows are from a CSV
     )
-    copies: list[str] = field(default_factory=list)  # queries that are in this gallery too
-    reviewed: int | None = None  # rows whose truth is that of a review; None without corrections
+    copies: list[str] = field(default_factory=list)  # queries that are also in this gallery
+    reviewed: int | None = None  # rows whose truth comes from a review; None without corrections
 
     @property
     def answered(self) -> int:
-        """Rows with an answer, whether their true class is known or not, without those of outsiders."""
+        """Answered rows, whether their true class is known or not, without outsiders."""
         return sum(1 for row in self.rows if has_answer(row) and not is_outsider(row))
 
     @property
     def insiders(self) -> int:
-        """Rows that should have an answer: all but those of outsiders."""
+        """Rows that should have an answer: all but outsiders."""
         return sum(1 for row in self.rows if not is_outsider(row))
 
     @property
     def coverage(self) -> float | None:
-        """The share of the inputs that have an answer, outsiders left aside; None if all are outsiders."""
+        """The answer rate: the share of answered inputs, without outsiders; None if all are outsiders."""
         return self.answered / self.insiders if self.insiders else None
 
     @property
     def rejected(self) -> list[Prediction]:
-        """Rows labelled as unknown, except queries that are known to be of no class."""
+        """Rows labelled as unknown, except known outsiders."""
         return [row for row in self.rows if row.label == UNKNOWN and not has_answer(row)]
 
     @property
@@ -91,7 +91,7 @@ class EvaluateReport(Report):
 
     @property
     def unknown_folders(self) -> Counter[str]:
-        """The folders of images without a true class, which are named after none."""
+        """The folders of images without a true class; none of them is named after a class."""
         rows = [row for row in self.rows if not row.truth and not is_table(row.path.rpartition("#")[0])]
         folders = Counter(PurePath(row.path).parent.name for row in rows)
         del folders[""]
@@ -99,11 +99,11 @@ class EvaluateReport(Report):
 
     @property
     def known_classes(self) -> list[str]:
-        """Of the gallery, if there is one, or all that are a truth or a label."""
+        """The classes of the gallery or, without one, every truth and label."""
         return self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
 
     def class_like(self, folder: str) -> str | None:
-        """The class whose name is most like that of a folder, if any is."""
+        """Return the class whose name is most similar to a folder's, or None."""
         lower = {name.lower(): name for name in reversed(self.known_classes)}
         near = difflib.get_close_matches(folder.lower(), list(lower), n=1, cutoff=0.75)
         return lower[near[0]] if near else None
@@ -163,8 +163,8 @@ def evaluate(
     run = Run.prepare(gallery, source, replace(options, find_copies=True))
     rows, copies, left_out = _answer(run, progress)
     if strangers:
-        # A step of its own, so that its progress does not begin again in that of the queries.
-        counted_apart = partial(_of_outsiders, progress)
+        # A step of its own: otherwise its progress would begin again with the queries.
+        counted_apart = partial(_report_outsiders, progress)
         more, more_copies, more_left_out = _answer(run.with_source(strangers), counted_apart)
         require_readable_outsiders(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
@@ -177,7 +177,7 @@ def evaluate(
 
 
 def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
-    """Return the rows of all queries, the names of those that the gallery has, and those left out."""
+    """Return the rows of all queries, the names of queries in the gallery, and the failures."""
     rows: list[Prediction] = []
     left_out: list[LeftOut] = []
     copies: list[str] = []
@@ -192,12 +192,12 @@ def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], 
     return rows, copies, left_out
 
 
-def _of_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
+def _report_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
     progress(f"{step} outsiders", done, total)
 
 
 def _has_predictions(name: str) -> bool:
-    """Whether these are predictions, or queries to classify; a CSV or a Parquet file can be either."""
+    """Return whether a file holds predictions; a CSV or a Parquet file may also hold queries."""
     if name == "-" or not name.lower().endswith(ENDINGS):
         return name == "-"
     path = Path(name)
@@ -207,7 +207,7 @@ def _has_predictions(name: str) -> bool:
 
 
 def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
-    """The same answers, with the truth of a table; a row that it does not have is of unknown truth."""
+    """Return the same answers with the truth of a table; rows that are not in it get no truth."""
     found = [row._replace(truth=labels.label_of(row.path)) for row in rows]
     if not any(row.truth for row in found):
         raise DataError(
@@ -218,7 +218,7 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
 
 
 def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[list[Prediction], int]:
-    """The same answers, with the truth of those that were reviewed; and how many were."""
+    """Return the same answers, with the truth of reviewed rows, and the number of reviewed rows."""
     found = [reviewed.of(row.path) if row.path else None for row in rows]
     count = sum(one is not None for one in found)
     if not count:
@@ -230,8 +230,8 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
-def _spelled_alike(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
-    """Return the rows with every class in one spelling: that of the gallery, or else of the answers."""
+def _unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
+    """Return the rows with one spelling per class: the gallery's, or else the answers'."""
     answers = (name for row in rows for name in (row.label, row.runner_up, *(row.set or ())))
     spellings, others = Spellings(), {}
     for name in dict.fromkeys(chain(classes, answers, (row.truth for row in rows))):
@@ -255,7 +255,7 @@ def _spelled_alike(rows: list[Prediction], classes: Sequence[str]) -> list[Predi
 
 
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
-    """Options for classifying would have no effect on a CSV, and the scores would be misleading."""
+    """Refuse options for classifying: on a CSV they have no effect, and the scores would mislead."""
     given = {
         "--reject": options.reject,
         "--min-probability": options.min_probability,
@@ -282,11 +282,11 @@ def evaluate_rows(
     corrections: Corrections | None = None,
     classes: Sequence[str] = (),
 ) -> EvaluateReport:
-    """Score the rows; each of the `classes`, or of the answers, is one class in whatever Unicode form."""
+    """Score the rows; the Unicode forms of a class in `classes`, or in the answers, are one class."""
     reviewed: int | None = None
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
-    rows = _spelled_alike(rows, classes)
+    rows = _unify_spellings(rows, classes)
     # An unrelated file among the images is not a query.
     n_inputs = len(rows)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
@@ -304,7 +304,7 @@ def evaluate_rows(
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
         unrelated=n_inputs - len(rows),
-        # Probabilities and sets are about inputs that belong to a class.
+        # Probabilities and sets do not apply to outsiders.
         reliability=measure_reliability([row for row in rows if not is_outsider(row)]),
         sets=score_sets([row for row in rows if not is_outsider(row)]),
         open_set=score_open_set(rows),
@@ -313,10 +313,10 @@ def evaluate_rows(
 
 
 def has_answer(row: Prediction) -> bool:
-    """Whether the row has a label that can be right or wrong.
+    """Return whether the row has a label that can be right or wrong.
 
-    A rejected row has none, unless its truth is `unknown` too: then it is known to be of no class of the
-    gallery, and rejecting it is right.
+    A rejected row has none, unless its truth is `unknown` too: then it is a known outsider, and rejecting it
+    is right.
     """
     return row.label is not None and (row.label != UNKNOWN or row.truth == UNKNOWN)
 
@@ -338,7 +338,7 @@ def open_outsiders(outsiders: Sequence[Path], gallery: FittedGallery, options: Q
 
 
 def without_outsiders(source: Source, outsiders: Source, names: Sequence[str]) -> Source:
-    """The same listing without the outsiders, which may be in a folder among the queries."""
+    """Return the same listing without the outsiders, which may be in a folder among the queries."""
     places = set(map(normalize_path, outsiders.names()))
     rest = source.filter(lambda name, stamp, candidates: normalize_path(name) not in places)
     if not len(rest):
@@ -357,7 +357,7 @@ def require_readable_outsiders(rows: Sequence[Prediction], outsiders: Sequence[P
 
 
 def mark_outsiders(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Prediction]:
-    """The same rows; those of files that are outsiders, or in a folder of outsiders, belong to no class."""
+    """Return the same rows; files that are outsiders, or in a folder of outsiders, get no class."""
     for folder in outsiders:
         place = normalize_path(str(folder))
         inside = tuple(place.rstrip(os.sep) + mark for mark in (os.sep, *("#" if is_table(folder) else "")))

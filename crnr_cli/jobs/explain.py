@@ -51,13 +51,13 @@ class WeightedSample:
 
 @dataclass(frozen=True)
 class PartAnswer:
-    """What one part of the query says by itself: a tile, or a part that belongs to the whole image."""
+    """The result of one part of the query alone: a tile, or a part that belongs to the whole image."""
 
     row: int | None  # of the tile, counted from 1; None if the part is not a tile
     column: int | None
     name: str  # of a part that is not a tile
-    label: int | None  # the class with the smallest residual; None if several have it, as in a blank part
-    margin: float  # how much the part supports the label of the query: see `_supports`
+    label: int | None  # the class with the smallest residual; None for ties, as in a blank part
+    margin: float  # how much the part supports the label of the query: see `_part_margins`
     residuals: Array  # (K,)
 
     @property
@@ -70,7 +70,7 @@ class MethodExplanation:
     """How one method classifies the query."""
 
     method: Method
-    residuals: Array  # (K,): with parts, the mean of theirs
+    residuals: Array  # (K,): with parts, the mean over the parts
     code: Array | None  # (n,): the weight of every gallery sample; None for a method that has no code
     of_parts: Array | None = None  # (P, K): the residuals of every part of the query, if it has parts
 
@@ -100,19 +100,19 @@ class ExplainReport:
     query: str
     truth: str | None  # the true class, if the query's folder or label names one
     gallery: FittedGallery
-    explanations: list[MethodExplanation]  # of the gallery's method, and of the one it is compared with
-    vector: Array  # (d,): the query as a unit vector or, with parts, one of parts that are
+    explanations: list[MethodExplanation]  # for the gallery's method, and the method to compare with
+    vector: Array  # (d,): the query as a unit vector or, with parts, a vector of unit parts
 
     @property
     def grid(self) -> Parts | None:
-        """How images are divided into parts; None if they are not."""
+        """How images are divided into parts; None without parts."""
         return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
 
     def parts(self, explanation: MethodExplanation) -> list[PartAnswer]:
-        """What every part says, tile by tile and row by row; empty without parts."""
+        """Return the result of every part, tile by tile and row by row; empty without parts."""
         if (grid := self.grid) is None or explanation.of_parts is None:
             return []
-        supports = _supports(explanation)
+        supports = _part_margins(explanation)
         answers = []
         for i, (tile, residuals) in enumerate(zip(grid.tiles, explanation.of_parts, strict=True)):
             row, column = (None, None) if tile.name else (i // grid.columns + 1, i % grid.columns + 1)
@@ -124,7 +124,7 @@ class ExplainReport:
     def strongest(
         self, explanation: MethodExplanation, count: int, label: int | None = None
     ) -> list[WeightedSample]:
-        """The samples with the largest weights, of all classes or of one."""
+        """Return the samples with the largest weights, of all classes or of one."""
         if explanation.code is None:
             return []
         class_of = self.gallery.samples.class_index
@@ -137,9 +137,9 @@ class ExplainReport:
         ]
 
     def nearest(self, explanation: MethodExplanation) -> WeightedSample | None:
-        """For nn, the sample that decides: the nearest one of the class that wins.
+        """Return, for nn, the sample that decides: the nearest sample of the winning class.
 
-        With parts, each part has a nearest sample of its own; this one has the largest mean cosine.
+        With parts, each part has its own nearest sample; this one has the largest mean cosine.
         """
         if not isinstance(explanation.method, Nn):
             return None
@@ -152,7 +152,7 @@ class ExplainReport:
         return WeightedSample(name, self.gallery.classes[label], float(cosines[row]), is_nearest=True)
 
     def shares(self, explanation: MethodExplanation) -> Array | None:
-        """(K,): each class's share of all positive weights; after few iterations some are still negative."""
+        """Return (K,): each class's share of all positive weights; a few iterations leave negative ones."""
         if explanation.code is None:
             return None
         weights = np.add.reduceat(np.maximum(explanation.code, 0), self.gallery.samples.edges[:-1])
@@ -183,7 +183,7 @@ def explain_query(
     against: str | None = None,
     recipe: OpenRecipe | None = None,
 ) -> ExplainReport:
-    """Explain a query. The `recipe` of the gallery is opened here, unless the caller has opened it before."""
+    """Explain a query. The gallery's `recipe` is opened here, unless the caller has opened it."""
     other = None if against is None else _other_method(against, gallery.method)
     recipe = recipe or open_recipe(gallery.recipe, query.source, options)
     vector, truth = _read_query(query, gallery, recipe)
@@ -194,9 +194,9 @@ def explain_query(
 
 
 def _other_method(name: str, method: Method) -> Method:
-    """The method at its defaults, with as many neighbours if it can be by neighbours.
+    """Return the method at its defaults, with the same neighbours if it supports them.
 
-    crnr and nrc get all common parameters, so that only lam differs.
+    crnr and nrc get all common parameters, so only lam differs.
     """
     given, known = method.parameters, make_method(name, {}).parameters
     differ_in_lam = {name, method.name} <= {Crnr.name, Nrc.name}
@@ -207,7 +207,7 @@ def _other_method(name: str, method: Method) -> Method:
 def open_query(
     name: str, gallery: FittedGallery, options: QueryOptions, gallery_path: Path | str = "the gallery"
 ) -> Query:
-    """An image, or a row of a feature file such as queries.h5#3."""
+    """Return an image, or a row of a feature file such as queries.h5#3."""
     named = _ROW.fullmatch(name)
     path, row = name, None
     if named and stat_or_none(name) is None and is_table(named["path"]):
@@ -223,7 +223,7 @@ def open_query(
 
 
 def _read_query(query: Query, gallery: FittedGallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
-    """The unit vector, (1, d), and the true class if it is known."""
+    """Return the unit vector, (1, d), and the true class if it is known."""
     (read,) = query.source.read_batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
     batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:
@@ -241,11 +241,11 @@ def _explanation(gallery: FittedGallery, method: Method, vector: Array, state: S
         for i, of_part in enumerate(states_of_parts(state, samples.n_parts))
     ]
     for i, (residuals, _) in enumerate(answers):
-        if are_blank(samples.part_of(vector, i))[0]:  # as for classify
+        if are_blank(samples.part_of(vector, i))[0]:  # as in classify
             residuals[:] = 0
     of_parts = [residuals for residuals, _ in answers]
     codes = [code for _, code in answers if code is not None]
-    # As for classify: added up in the precision of the gallery, so that even a tie has the same winner.
+    # As in classify: summed in the precision of the gallery, so even a tie has the same winner.
     mean = sum(of_parts[1:], start=of_parts[0]) / samples.n_parts
     return MethodExplanation(
         method,
@@ -258,17 +258,17 @@ def _explanation(gallery: FittedGallery, method: Method, vector: Array, state: S
 def _residuals_and_weights(
     method: Method, samples: Samples, state: State, vector: Array
 ) -> tuple[Array, Array | None]:
-    """The residual of every class and, if the method has a code, the weight of every sample."""
+    """Return the residual of every class and, if the method has a code, the weight of every sample."""
     if not isinstance(method, CodingMethod):
         return to_dense(method.residuals(samples, state, vector))[0], None
     codes = method.codes(samples, state, vector)
-    if isinstance(method, Neighbors):  # as for classify, from Gram matrices
+    if isinstance(method, Neighbors):  # as in classify, from Gram matrices
         return method.residuals(samples, state, vector).to_dense()[0], codes[0].astype(np.float64)
     return method.residuals_of(samples, codes, vector)[0], codes[0].astype(np.float64)
 
 
-def _supports(explanation: MethodExplanation) -> Array:
-    """(P,): how much every part supports the label of the query, from -1 to 1.
+def _part_margins(explanation: MethodExplanation) -> Array:
+    """Return (P,): how much every part supports the label of the query, from -1 to 1.
 
     It is the margin that `classify` would report for the two classes: the label, and the best other class of
     this part. It is negative if the other class has the smaller residual, and 0 if the two are equal.

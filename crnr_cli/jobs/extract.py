@@ -1,4 +1,4 @@
-"""Extract: the samples of a source become a file of raw values, from which galleries can be built."""
+"""Extract: write the raw values of a source to a file, from which galleries can be built."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from crnr_cli.wording import Note, format_count, kind_in_words
 @dataclass(frozen=True)
 class ExtractOptions:
     reading: Reading = field(default_factory=Reading)
-    update: bool = False  # keep the rows of the file, if there is one, and add to them
+    update: bool = False  # keep the rows of an existing file, and add to them
     model: Path | None = None  # the path of the file's network, if it has moved
 
 
@@ -43,7 +43,7 @@ def extract(
     progress: Progress = silent,
     workers: Workers | None = None,
 ) -> ExtractReport:
-    """Read the source, and write its raw values; an unfinished run with the same settings is continued."""
+    """Read the source, and write its raw values; an unfinished run with the same settings continues."""
     require_ending(path)
     reading = options.reading
     workers = workers or Here(DecoderPool(reading.jobs))
@@ -76,7 +76,7 @@ def _new_recipe(
 
 
 def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:
-    """The recipe of the file, if it can be used for this source."""
+    """Return the recipe of the file, if it can be used for this source."""
     assert old.origins is not None
     recipe = restore_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:

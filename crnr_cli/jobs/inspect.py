@@ -1,4 +1,4 @@
-"""Inspect: a feature file becomes a list of its arrays, and of what crnr takes them for."""
+"""Inspect: list the arrays of a feature file, and the ones that crnr would use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crnr_cli.wording import Note
 
 @dataclass(frozen=True)
 class Taken:
-    """What is read if the user names no arrays."""
+    """The arrays that are read if the user names none."""
 
     features: str
     axis: int  # of the samples, counted from 0
@@ -33,12 +33,12 @@ class FileReport:
     bytes: int
     arrays: list[FoundArray]
     taken: Taken | None
-    problem: str | None  # why nothing is taken
+    problem: str | None  # why no arrays are chosen
     notes: list[Note]
 
 
 def is_feature_file(path: Path) -> bool:
-    """Whether this is a feature file, by its name and content; damaged HDF5 may have been a gallery."""
+    """Return whether name and content are of a feature file; damaged HDF5 may have been a gallery."""
     if not is_table(path):
         return False
     found = declares_gallery(path) if os.path.isfile(path) else None  # noqa: PTH113, which raises if access is denied
@@ -47,7 +47,7 @@ def is_feature_file(path: Path) -> bool:
 
 def inspect(path: Path) -> FileReport:
     found = stat_or_none(path)
-    if found is None or not stat.S_ISREG(found.st_mode):  # a pipe would make us wait
+    if found is None or not stat.S_ISREG(found.st_mode):  # reading a pipe would block
         raise DataError(f"{path}: no such file")
     reader = reader_of(path)
     arrays = reader.read(path, {"features", "labels", "paths"})

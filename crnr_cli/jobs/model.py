@@ -45,7 +45,7 @@ from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import DeclaredOutput, planned
 from crnr_cli.wording import not_one_of
 
-_SECONDS = 1.0  # of runs, to find out how long an image takes
+_SECONDS = 1.0  # of runs, to measure the time per image
 
 
 class GotModel(NamedTuple):
@@ -55,7 +55,7 @@ class GotModel(NamedTuple):
 
 
 def get_model(name: str, given: Path | None = None) -> GotModel:
-    """Make a known model, unless it is here already. `given` is a file with its weights."""
+    """Make a known model, unless it exists. `given` is a file with its weights."""
     if name not in MODELS:
         raise UsageError(f"NAME: {not_one_of(name, MODELS)}")
     model = MODELS[name]
@@ -70,12 +70,12 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
     if given is None and is_file(place) and _sha256(place) == model.weights.model_sha256:
         return GotModel(model, place, was_here=True)
     content = _make_content(model, model.weights, given or _find_in_package(model, model.weights))
-    _classify_to(place, content, given)
+    _write_model(place, content, given)
     return GotModel(model, place, was_here=False)
 
 
 def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
-    """The content of the model. The weights are read only if they are exactly those that are known."""
+    """Return the content of the model; the weights are read only if their checksum is the known one."""
     if not is_file(source):
         raise DataError(f"{source}: no such file; give the weights file with --weights")
     if (found := _sha256(source)) != weights.sha256:
@@ -105,8 +105,8 @@ def _find_in_package(model: KnownModel, weights: Weights) -> Path:
     return Path(found.origin).parent / weights.member
 
 
-def _classify_to(place: Path, content: bytes, given: Path | None) -> None:
-    """The complete model, or nothing: a folder that was made for it is removed if the disk is full."""
+def _write_model(place: Path, content: bytes, given: Path | None) -> None:
+    """Write the complete model, or nothing; if the disk is full, remove a new folder again."""
     folder = place.parent
     is_new = not is_folder(folder)
     try:
@@ -134,7 +134,7 @@ def _sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class NetworkTrial:
-    """What a network made of one image."""
+    """The result of a network for one image."""
 
     vector: Array
     is_blank: bool  # whether the image was all of one colour
@@ -145,7 +145,7 @@ class NetworkTrial:
 class CheckReport:
     path: Path
     explanation: NetworkExplanation
-    trial: NetworkTrial | None  # None if the model cannot be used, for the reason that the explanation gives
+    trial: NetworkTrial | None  # None if the model cannot be used, for the reason in the explanation
 
 
 def check_model(
@@ -178,7 +178,7 @@ def _decode_image(network: Network, image: Path, options: InputOptions) -> Array
 
 
 def _random_colors(network: Network) -> Array:
-    """Always the same image."""
+    """Return an image of random colours, always the same."""
     request = network.request(0)
     width, height = request.size or (1, 1)
     n_values = width * height * request.bands

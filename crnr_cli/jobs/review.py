@@ -1,4 +1,4 @@
-"""Review: the answers that a person should look at, the most doubtful first."""
+"""Review: list the answers that a person should check, the most doubtful first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SAMPLES = 2  # of the gallery, for each of the two best classes
 
 
 class ReviewItem(NamedTuple):
-    """An answer to look at."""
+    """An answer to check."""
 
     number: int  # of its row in the CSV, counted from 0
     row: Prediction
@@ -46,20 +46,20 @@ class ReviewItem(NamedTuple):
 
 @dataclass(frozen=True)
 class ReviewReport:
-    answers: list[ReviewItem]  # the most doubtful first; those that failed come last
+    answers: list[ReviewItem]  # the most doubtful first; failures come last
     total: int  # of the answers in the CSV
-    classes: list[str]  # all that are known
-    identity: str  # the same for the same answers
+    classes: list[str]  # all known classes
+    identity: str  # equal for equal answers
     gallery: FittedGallery | None
-    no_gallery: str = ""  # why there is none
+    no_gallery: str = ""  # why there is no gallery
 
 
 def review(
     table: Path, gallery_path: Path, limit: int, options: QueryOptions, *, is_named: bool
 ) -> ReviewReport:
-    """`is_named` says that the user named the gallery; otherwise it may be missing."""
+    """Return the answers to check. Unless `is_named`, the gallery may be missing."""
     rows = _read_rows(table)
-    shown = sorted(rows, key=lambda numbered: _doubt(numbered[1]))[:limit]
+    shown = sorted(rows, key=lambda numbered: _doubt_key(numbered[1]))[:limit]
     best, named = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
     answers = [ReviewItem(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
     gallery, why = _gallery(gallery_path, options, is_named=is_named)
@@ -70,7 +70,7 @@ def review(
 
 
 def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
-    """The answers with their numbers, each file once. An unrelated file among the images is no input."""
+    """Return the answers with their numbers, each file once, without unrelated files."""
     require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
     rows: dict[str, tuple[int, Prediction]] = {}
     for number, row in enumerate(read_predictions(table)):
@@ -84,8 +84,8 @@ def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
     return list(rows.values())
 
 
-def _doubt(row: Prediction) -> tuple[bool, float]:
-    """The least probable come first, by the margin if there are no probabilities, and failures last."""
+def _doubt_key(row: Prediction) -> tuple[bool, float]:
+    """Return a sort key: least probable first, by margin without probabilities; failures come last."""
     sure = row.margin if row.probability is None else row.probability
     return row.label is None, math.inf if sure is None else sure
 
@@ -120,8 +120,8 @@ def _gallery(path: Path, options: QueryOptions, *, is_named: bool) -> tuple[Fitt
 class Supporters(NamedTuple):
     """The strongest samples by class, for each of several queries."""
 
-    samples: list[Mapping[str, list[int]]]  # empty for a query that cannot be read
-    note: str = ""  # why there are none
+    samples: list[Mapping[str, list[int]]]  # empty for an unreadable query
+    note: str = ""  # why no samples are shown
 
 
 def find_supporters(
@@ -131,7 +131,7 @@ def find_supporters(
     options: QueryOptions,
     progress: Progress = silent,
 ) -> Supporters:
-    """The samples that speak most for these classes of each image; classes of another gallery have none."""
+    """Return the samples that most support these classes of each image; unknown classes have none."""
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
@@ -158,7 +158,7 @@ def find_supporters(
 
 
 def limit_note(report: ReviewReport) -> str:
-    """What to say if some answers are not on the page."""
+    """Return a note if some answers are not on the page."""
     shown = len(report.answers)
     if shown == report.total:
         return ""
@@ -171,9 +171,9 @@ def limit_note(report: ReviewReport) -> str:
 def find_strongest_samples(
     gallery: FittedGallery, vectors: Array, classes: Sequence[Sequence[int]], count: int
 ) -> list[list[list[int]]]:
-    """For each query and each of its classes, `count` samples of the class, the strongest first.
+    """Return, for each query and each of its classes, `count` samples of the class, the strongest first.
 
-    Samples with the same weight, such as none, and those of methods without weights, go by their cosine.
+    Samples with equal weights, or of methods without weights, are ordered by their cosine.
     """
     samples = gallery.samples
     cosines = vectors @ samples.vectors.T
@@ -192,7 +192,7 @@ def find_strongest_samples(
 
 
 def _weights(gallery: FittedGallery, vectors: Array) -> Array | None:
-    """(m, n): the codes of the queries, with parts the means over them; None if the method has none."""
+    """Return (m, n): the codes of the queries, averaged over parts; None if the method has none."""
     method, samples = gallery.method, gallery.samples
     if not isinstance(method, CodingMethod):
         return None

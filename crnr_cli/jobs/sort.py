@@ -1,4 +1,4 @@
-"""Sort: every classified file is copied, linked or moved to the folder of its label."""
+"""Sort: copy, link or move every classified file to the folder of its label."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class SortOptions:
     how: str = "copy"
     template: str = DEFAULT_TEMPLATE
     min_probability: float | None = None
-    below: Sequence[Path] = ()  # folders whose files may be sorted, besides those of the run and of the CSV
+    below: Sequence[Path] = ()  # more folders whose files may be sorted
     max_failure_rate: float = 1.0
     dry_run: bool = False
-    portable_names: bool = False  # also elsewhere than on Windows, which can have no others
+    portable_names: bool = False  # also on other systems than Windows, which always needs them
 
     @property
     def has_portable_names(self) -> bool:
@@ -72,7 +72,7 @@ class SortOptions:
 @dataclass
 class SortReport(OutcomeReport):
     folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
-    list: Path | None = None  # None if nothing had to be done
+    list: Path | None = None  # None if there was nothing to do
 
 
 class _File(NamedTuple):
@@ -84,7 +84,7 @@ class _File(NamedTuple):
 
 
 def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = silent) -> SortReport:
-    """Put the files that a predictions CSV names into folders named after their labels."""
+    """Put the files of a predictions CSV into folders named after their labels."""
     place, found = place_of_folder(folder), stat_or_none(folder)
     template = Template(options.template, longest_name(place), options.has_portable_names)
     rows, passed_over = _read_rows(table, options)
@@ -96,7 +96,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
         with opened_tree(folder) if found else nullcontext() as tree:
             _plan_entries(table, files, folder, tree, options, report)
         return report
-    with _fit_gallery(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
+    with _made_folder(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
         entries, continued = _plan_entries(table, files, folder, tree, options, report)
         if found is None:
             continued.made.append("")
@@ -106,7 +106,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
 
 
 def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
-    """The rows of inputs, each with a folder that replaces its label, and the number of other rows."""
+    """Return the rows of inputs, each with a folder that may replace its label, and the number of others."""
     require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
     rows = read_answers(table)
     if not rows:
@@ -147,7 +147,7 @@ def _look_up_files(
     template: Template,
     progress: Progress,
 ) -> list[_File]:
-    """The files of the rows. One that the user did not mean is refused: a CSV may name any file."""
+    """Return the files of the rows; refuse files that the user did not mean: a CSV may name any file."""
     roots = [Path(), table.absolute().parent, *options.below]
     named = NamedFiles(roots, str(table), follow_links=options.how != "move")
     seen: set[str] = set()
@@ -172,7 +172,7 @@ def _plan_entries(
     options: SortOptions,
     report: SortReport,
 ) -> tuple[list[tuple[int, SortEntry]], SortList]:
-    """What is to be done, by row, and the list that it belongs to. The report has every row."""
+    """Return the steps to do, by row, and the list to record them in; add every row to the report."""
     earlier = list(read_lists(folder)) if tree else []
     folds = options.has_portable_names or folds_names(folder if tree else folder.absolute().parent)
     names = Names(earlier, options.how, tree, folds=folds)
@@ -246,14 +246,14 @@ def _put(entry: SortEntry, how: str, target: Place, part: Place) -> None:
     try:
         move_new(source, target, part)
     except FileExistsError:
-        # Perhaps we were stopped when the file had both names, or was copied and not yet removed.
+        # An earlier run may have stopped when the file had both names, or was copied but not yet removed.
         if not is_same_file(source, target):
             raise
         source.remove()
 
 
 @contextmanager
-def _fit_gallery(folder: Path, is_missing: bool) -> Iterator[None]:
+def _made_folder(folder: Path, is_missing: bool) -> Iterator[None]:
     """Make the folder; if the block fails before anything is in it, remove it again."""
     try:
         with folder_errors(folder):
@@ -285,16 +285,16 @@ class UnsortReport:
 
 
 def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) -> UnsortReport:
-    """Undo what a list records. It can be stopped and started again, and overwrites nothing.
+    """Undo the steps in a list. It can be stopped and started again, and overwrites nothing.
 
-    The list is removed when nothing of it is left.
+    The list is removed when all of it is undone.
     """
     folder = path.parent
     report, made = UnsortReport(read_list(path).how), False
     with folder_errors(folder), locked(folder / LOCK, folder), opened_tree(folder) as tree:
         done = read_list(path)  # another run may have changed it before we had the lock
         named = NamedFiles([Path(), folder, *below], str(path), follow_links=False)
-        if done.how == "move":  # a list may come from a stranger, too
+        if done.how == "move":  # a list may be untrusted, too
             for above in {str(Path(entry.source).parent): None for entry in done.entries}:
                 named.check_folder(above, above)
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Split: labelled images are divided into a gallery and queries, as copies or links."""
+"""Split: divide labelled images into a gallery and queries, as copies or links."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ from crnr_cli.system.names import (
 from crnr_cli.wording import Note, format_count
 
 _REPORTED_EVERY = 200  # files
-_OWN = ".crnr-split"  # how the names of our own files begin
+_OWN = ".crnr-split"  # prefix of our own files
 _LOCK, _PART = f"{_OWN}.lock", f"{_OWN}.part"
 
 
 @dataclass(frozen=True)
 class Portion:
-    """How many samples of a class go to the gallery: a share, or a number."""
+    """The samples of a class for the gallery: a share, or a number."""
 
     share: float = 0.8
     per_class: int | None = None
 
     def of(self, count: int) -> int:
-        """At least one and, where there are several, not all."""
+        """Return the number of samples: at least one and, of several, not all."""
         wanted = int(self.share * count + 0.5) if self.per_class is None else self.per_class
         return max(1, min(wanted, count - 1))
 
@@ -72,10 +72,10 @@ class Portion:
 def divide_samples(
     names: Sequence[tuple[str, str]], groups: Sequence[Hashable], portion: Portion, seed: int
 ) -> list[bool]:
-    """Whether each sample, by its class and its name there, goes to the gallery.
+    """Return whether each sample, by its class and its name there, goes to the gallery.
 
-    The groups are gone through in an order that the seed decides. Each goes to the gallery if all its classes
-    still have room there. A class that would not be in the gallery at all gets its first group.
+    The seed decides the order of the groups. Each goes to the gallery if all its classes still have room
+    there. A class that would have no samples in the gallery gets its first group.
     """
     keys = [_draw_key(seed, label, name) for label, name in names]
     members: dict[Hashable, list[int]] = {}
@@ -100,7 +100,7 @@ def divide_samples(
 
 
 def group_by_content(files: Sequence[tuple[str, int]], progress: Progress = silent) -> list[Hashable]:
-    """A group for every file, by its path and size: that of its bytes. Only files of one size are read."""
+    """Return a group for every file, by path and size: files with equal bytes. Unique sizes are not read."""
     sizes = Counter(size for _, size in files)
     groups: list[Hashable] = []
     for number, (path, size) in enumerate(files, 1):
@@ -117,7 +117,7 @@ def group_by_content(files: Sequence[tuple[str, int]], progress: Progress = sile
 
 
 def _draw_key(seed: int, label: str, name: str) -> bytes:
-    """A name can have two Unicode forms, as file systems differ."""
+    """Return a sort key from the name in one Unicode form, because file systems differ."""
     text = to_nfc(f"{seed}\0{label}\0{name}")
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
@@ -130,7 +130,7 @@ class SplitOptions(InputOptions):
     seed: int = 0
     how: str = "copy"
     dry_run: bool = False
-    portable_names: bool = False  # also elsewhere than on Windows, which can have no others
+    portable_names: bool = False  # also on other systems than Windows, which always needs them
 
     @property
     def has_portable_names(self) -> bool:
@@ -143,7 +143,7 @@ class SplitOptions(InputOptions):
 @dataclass
 class SplitReport(OutcomeReport):
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
-    copies: int = 0  # files that have the bytes of another one
+    copies: int = 0  # files with the same bytes as another file
     notes: list[Note] = field(default_factory=list)
 
 
@@ -151,7 +151,7 @@ class _File(NamedTuple):
     path: str
     source: str  # the whole path, without links
     label: str
-    name: str  # below the folder of the class, on either side
+    name: str  # below the class folder, on either side
     status: os.stat_result
 
 
@@ -162,7 +162,7 @@ class _Step(NamedTuple):
 
 
 def split(names: Sequence[str], options: SplitOptions, progress: Progress = silent) -> SplitReport:
-    """Divide the images of every class. The same command continues a run that was stopped."""
+    """Divide the images of every class. The same command continues a stopped run."""
     source = open_source(names, options)
     if not isinstance(source, Images):
         raise UsageError("split takes images only; for feature files, use `crnr compare --holdout 0.3`")
@@ -177,7 +177,7 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
     chosen = divide_samples([(one.label, one.name) for one in files], groups, options.portion, options.seed)
     _count(files, groups, chosen, report)
     steps = _plan_steps(files, chosen, options, report)
-    # A run that was killed at its very end has left nothing but files of its own.
+    # A run that was killed at its very end has left only its own files.
     own = (options.folder(side) / name for side in (True, False) for name in (_LOCK, _PART))
     if not options.dry_run and (steps or any(map(os.path.lexists, own))):
         _perform(steps, options, report, progress)
@@ -185,7 +185,7 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
 
 
 def _refuse_overlap(source: Images, options: SplitOptions) -> None:
-    """What is put into a source would be split again, and what is in both folders would be on both sides."""
+    """Refuse overlapping folders: files in a source would be split again, others be on both sides."""
     sides = {side: os.path.realpath(side) for side in (options.gallery, options.queries)}
     if len(sides) < 2 or is_within(*sides.values()) or is_within(*reversed(sides.values())):
         raise UsageError("--train and --test: give two folders, neither of them in the other")
@@ -197,7 +197,7 @@ def _refuse_overlap(source: Images, options: SplitOptions) -> None:
 
 
 def _list_files(source: Images, options: SplitOptions, report: SplitReport) -> list[_File]:
-    """The images that have a class, each with a name of its own in it, in an order of their own."""
+    """Return the labelled images, with names made unique within each class, sorted by class and name."""
     unnamed = [file.path for file in source.files if not file.error and is_unrelated(file.path, "not_image")]
     request = PixelRequest(None, max_pixels=options.max_pixels, header_only=True)
     headers = DecoderPool(options.jobs).decode(unnamed, request)
@@ -237,7 +237,7 @@ def _list_files(source: Images, options: SplitOptions, report: SplitReport) -> l
 
 
 def _name_key(options: SplitOptions) -> Callable[[str], str]:
-    """What two names have in common that would be one name in the new folders."""
+    """Return a function whose result is equal for names that would be one name in the new folders."""
     sides = (place_of_folder(options.folder(to_gallery)) for to_gallery in (True, False))
     return fold_name if options.has_portable_names or any(map(folds_names, sides)) else str
 
@@ -263,7 +263,7 @@ def _is_usable(file: ImageFile, source: Images, report: SplitReport) -> bool:
 def _class_and_name(
     file: ImageFile, source: Images, longest: int, form: Callable[[str], str]
 ) -> tuple[str, str]:
-    """The folder of its class, and its name there, which keeps the folders below that of the class."""
+    """Return its class folder, and its name there, which keeps the folders below the class."""
     label, name = file.folders[0], file.path.rpartition("/")[2]
     if source.is_labelled:  # a label may be any text
         return shorten_name(form(escape_class_name(label)), longest), form(name)
@@ -294,7 +294,7 @@ def _count(
 def _plan_steps(
     files: Sequence[_File], chosen: Sequence[bool], options: SplitOptions, report: SplitReport
 ) -> list[_Step]:
-    """What is to be done; the report has a row for every file. Folders with anything else are refused."""
+    """Return the steps to do, and add every file to the report; refuse folders with other content."""
     targets: dict[bool, dict[str, _File]] = {True: {}, False: {}}
     for file, to_gallery in zip(files, chosen, strict=True):
         targets[to_gallery][f"{file.label}/{file.name}"] = file
@@ -321,10 +321,10 @@ def _entry(file: _File, target: str) -> SortEntry:
 def _targets_in_place(
     folder: Path, tree: Tree, wanted: dict[str, _File], how: str, key: Callable[[str], str]
 ) -> set[str]:
-    """The targets that are in their places already; anything else in the folder is refused."""
+    """Return the targets that are already in place; anything else in the folder is refused."""
     found = set()
     by_key = {key(target): target for target in wanted}
-    for above, folders, names in os.walk(folder, onerror=_unreadable):
+    for above, folders, names in os.walk(folder, onerror=_raise_unreadable):
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]  # noqa: PTH114, PTH118
         for name in (*links, *names):
             path = os.path.join(above, name)  # noqa: PTH118
@@ -343,13 +343,13 @@ def _targets_in_place(
     return found
 
 
-def _unreadable(error: OSError) -> None:
+def _raise_unreadable(error: OSError) -> None:
     raise OutputError(f"{error.filename}: cannot look into it ({error.strerror}); choose another folder")
 
 
 def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport, progress: Progress) -> None:
     with ExitStack() as stack:
-        trees = {side: stack.enter_context(_open_gallery(options.folder(side))) for side in (True, False)}
+        trees = {side: stack.enter_context(_locked_folder(options.folder(side))) for side in (True, False)}
         for number, (row, to_gallery, entry) in enumerate(steps, 1):
             tree = trees[to_gallery]
             try:
@@ -362,8 +362,8 @@ def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport,
 
 
 @contextmanager
-def _open_gallery(folder: Path) -> Iterator[Tree]:
-    """Make the folder if it is missing, and lock it; a new one that stays empty is removed again."""
+def _locked_folder(folder: Path) -> Iterator[Tree]:
+    """Make the folder if it is missing, and lock it; a new folder that stays empty is removed again."""
     is_new = stat_or_none(folder) is None
     try:
         with folder_errors(folder):
@@ -371,7 +371,7 @@ def _open_gallery(folder: Path) -> Iterator[Tree]:
                 folder.mkdir()
             with locked(folder / _LOCK, folder), opened_tree(folder) as tree:
                 with contextlib.suppress(FileNotFoundError):
-                    Place(_PART, tree.root).remove()  # what a run that was killed left
+                    Place(_PART, tree.root).remove()  # a killed run may have left it
                 yield tree
     finally:
         if is_new:

@@ -36,12 +36,12 @@ from crnr_cli.wording import Note, format_count
 LAMS = (0.0, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0)
 MUS = (0.03, 0.1, 0.3, 1.0)
 NEIGHBORS = (50, 100, 200)
-# The lam and mu that are tried with neighbours. Larger ones are better where classes overlap: with small
-# ones, a class of which one sample is near can win against a class of which most are.
+# The lam and mu to try with neighbours. Larger values are better where classes overlap: with small ones, a
+# class with one near sample can win against a class with many.
 _LOCAL = ((1e-2, 0.1), (0.1, 0.1), (1.0, 0.1), (1.0, 1.0), (10.0, 1.0))
-_LOCAL_FROM = 1000  # samples: with fewer, coding by all of them is as fast
-_ALL_UP_TO = 20_000  # samples: with more, coding by all of them takes hours, and so does asking for all
-_HELD_OUT = 4000  # samples that are held out of so many
+_LOCAL_FROM = 1000  # samples: with fewer, coding by all samples is as fast
+_ALL_UP_TO = 20_000  # samples: with more, coding by all samples, or holding out each of them, takes hours
+_HELD_OUT = 4000  # samples in the single hold-out of a large gallery
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 DEFAULT = Crnr()  # lam 0.01, mu 0.1, 5 iterations
@@ -53,15 +53,15 @@ class TuneOptions:
     """Which settings to try, and how."""
 
     reading: Reading = field(default_factory=Reading)  # its steps are not used
-    # The settings of every step, by name, the preferred one first; by default those that the step proposes.
+    # The settings of every step, by name, the preferred one first; by default, the step's own proposals.
     steps: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     methods: Sequence[str] = ()  # besides crnr
-    neighbors: Sequence[int] = ()  # numbers of them to try, the preferred one first; by default, by size
+    neighbors: Sequence[int] = ()  # numbers to try, the preferred one first; by default, by gallery size
     folds: int = 5
     budget: float | None = None  # seconds
 
     def step_settings(self) -> list[StepSettings]:
-        """All combinations of the settings of the steps; those of the first step vary fastest."""
+        """Return all combinations of the steps' settings; the settings of the first step vary fastest."""
         candidates = {name: self.steps.get(name) or step.tried for name, step in STEPS.items()}
         names = list(candidates)
         return [
@@ -75,9 +75,9 @@ class TuneReport(Report):
     trials: list[Trial]  # the most accurate first
     default: Trial
     chosen: Trial
-    folds: int  # 1: only some of the samples were held out, once
+    folds: int  # 1: a single hold-out of some samples
     n_samples: int
-    untried: int  # settings for which there was no time
+    untried: int  # settings that the budget left out
     seconds: float
     built: BuildReport | None = None
 
@@ -99,8 +99,8 @@ class FoldedSamples:
         return int(self.fold_of.max()) + 1
 
     def fold(self, vectors: VectorRecipe, number: int) -> Fold:
-        """A fold as unit vectors, cached until another recipe is needed: all methods share its products."""
-        kept = self._kept  # read once, as the threads of a worker share this object
+        """Return a fold as unit vectors, cached per recipe, because all methods share its products."""
+        kept = self._kept  # read once, because the threads of a worker share this object
         if kept is None or kept[0] != vectors:
             kept = self._kept = (vectors, {})
         folds = kept[1]
@@ -120,7 +120,7 @@ class FoldedSamples:
 class Pass:
     """One piece of work: a method on one fold of one recipe."""
 
-    number: int  # of the method and the recipe, in the order in which they are tried
+    number: int  # of the method and the recipe, in the order of trials
     method: Method
     vectors: VectorRecipe
     fold: int
@@ -133,7 +133,7 @@ def tune(
     progress: Progress = silent,
     workers: Workers | None = None,
 ) -> TuneReport:
-    """Try all settings on the source alone; if an output is given, build a gallery with the chosen one."""
+    """Try all settings on the source alone; if an output is given, build a gallery with the best choice."""
     started = time.perf_counter()
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
     source = open_source(names, options.reading)
@@ -150,7 +150,7 @@ def tune_samples(
     progress: Progress = silent,
     workers: Workers | None = None,
 ) -> TuneReport:
-    """Try all settings on samples that have been read already, by each extractor to try."""
+    """Try all settings on samples that are already read, by each extractor to try."""
     started = time.perf_counter()
     raw = read[0]
     # Refuse invalid class names now, not when the tuned gallery is built.
@@ -176,18 +176,18 @@ def tune_samples(
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
     workers = workers or Here(DecoderPool(options.reading.jobs))
-    for done, found in workers.spread(_which_are_right, samples, passes):
+    for done, found in workers.spread(_find_right_answers, samples, passes):
         right.append(found)
         if len(right) == samples.count:
             trials += _trials(done, right)
             right = []
             progress("tuning", done.number + 1, len(recipes) * len(methods))
-    paper = next(trial for trial in trials if trial.setting.method == default)
+    usual = next(trial for trial in trials if trial.setting.method == default)
     settings = len(recipes) * sum(len(method.variants(_ITERATIONS)) for method in methods)
     return TuneReport(
         trials=sorted(trials, key=lambda trial: -trial.accuracy),
-        default=paper,
-        chosen=choose(trials, paper),
+        default=usual,
+        chosen=choose(trials, usual),
         folds=samples.count,
         n_samples=len(class_index),
         untried=settings - len(trials),
@@ -198,7 +198,7 @@ def tune_samples(
 
 
 def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
-    """All ways to make vectors; the extractors take turns, as their differences are the largest."""
+    """Return all ways to make vectors; the extractors take turns, because they differ most."""
     found: list[VectorRecipe] = []
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
@@ -215,14 +215,14 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
 
 
 def _neighbors(n_samples: int) -> Sequence[int]:
-    """The numbers of neighbours to try, 0 for all samples, the preferred one first."""
+    """Return the numbers of neighbours to try, 0 for all samples, the preferred one first."""
     if n_samples < _LOCAL_FROM:
         return (0,)
     return (0, *NEIGHBORS) if n_samples <= _ALL_UP_TO else NEIGHBORS
 
 
 def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Method]:
-    """The methods to fit, the default setting first. Each crnr and nrc covers all numbers of iterations."""
+    """Return the methods to fit, the default first. Each crnr and nrc covers all numbers of iterations."""
     grid: list[Method] = []
     for count in neighbors:
         tried = _LOCAL if count else sorted(product(LAMS, MUS), key=_distance)
@@ -239,7 +239,7 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
 
 
 def _distance(setting: tuple[float, float]) -> tuple[int, int]:
-    """The distance in the grid from the paper's lam and mu: the nearest are tried first, lam before mu."""
+    """Return the distance in the grid from the default lam and mu, to try near settings first."""
     lam, mu = setting
     return abs(MUS.index(mu) - MUS.index(DEFAULT.mu)), abs(LAMS.index(lam) - LAMS.index(DEFAULT.lam))
 
@@ -247,10 +247,10 @@ def _distance(setting: tuple[float, float]) -> tuple[int, int]:
 def _passes(
     recipes: Sequence[VectorRecipe], methods: Sequence[Method], folds: int, budget: float | None
 ) -> Iterator[Pass]:
-    """All passes, as long as there is time; a method that was started is run on all folds.
+    """Yield all passes, as long as there is time; a method that was started runs on all folds.
 
-    The recipes take turns, and each turn gets an equal share of the time that is left. The paper's setting is
-    always tried; any other is not begun if it would probably end after the budget.
+    The recipes take turns, and each turn gets an equal share of the remaining time. The default setting is
+    always tried; no other begins if it would probably end after the budget.
     """
     started = time.perf_counter()
     number = 0
@@ -274,21 +274,21 @@ def _passes(
             used = time.perf_counter() - begun
 
 
-def _which_are_right(samples: FoldedSamples, this: Pass) -> Array:
-    """(variants, queries): which of the held-out samples each variant labels correctly."""
+def _find_right_answers(samples: FoldedSamples, this: Pass) -> Array:
+    """Return (variants, queries): which of the held-out samples each variant labels correctly."""
     fold = samples.fold(this.vectors, this.fold)
     right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
     return right
 
 
 def _trials(done: Pass, right: Sequence[Array]) -> list[Trial]:
-    """One trial per variant, from the results of all folds."""
+    """Return one trial per variant, from the results of all folds."""
     settings = [Setting(variant, done.vectors) for variant in done.method.variants(_ITERATIONS)]
     return [Trial(setting, row) for setting, row in zip(settings, np.hstack(right), strict=True)]
 
 
 def _fold_of(class_index: Array, is_tested: Array, copies: Array, wanted: int) -> Array:
-    """The fold of every sample, -1 for those that are never held out: of very many samples, most are not."""
+    """Return the fold of every sample; -1 if it is never held out, like most of very many samples."""
     count = _fold_count(class_index[is_tested], wanted)
     if len(class_index) <= _ALL_UP_TO:
         return stratified_folds(class_index, count, copies=copies)
@@ -308,9 +308,10 @@ def _fold_count(class_index: Array, wanted: int) -> int:
 
 
 def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[int]) -> None:
-    """Every fold keeps its unit vectors and, if samples are few, the products of all pairs of them.
+    """Raise DataError if the folds need too much memory.
 
-    Each of the passes that run at once also needs a factor, unless it is by neighbours, and some codes.
+    Every fold keeps its unit vectors and, if samples are few, the products of all pairs of them. Each of the
+    passes that run at once also needs a factor, unless it uses neighbours, and some codes.
     """
     n, folds, itemsize = len(samples.class_index), samples.count, np.dtype(samples.dtype).itemsize
     d = max(raw.shape[1] for raw in samples.raw)
@@ -330,7 +331,7 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[
 def _build(
     read: Sequence[ReadSamples], report: TuneReport, options: TuneOptions, output: Path, started: float
 ) -> BuildReport:
-    """Build the gallery from the values that were read for tuning, so that nothing is read twice."""
+    """Build the gallery from the values that were read for tuning, so nothing is read twice."""
     setting = report.chosen.setting
     raw = read[setting.vectors.number]
     recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fit(raw.values)
@@ -346,9 +347,9 @@ def _build(
 
 @dataclass(frozen=True)
 class VectorRecipe:
-    """How samples become vectors."""
+    """The extractor and steps that turn samples into vectors."""
 
-    number: int  # of the extractor, among those that are tried
+    number: int  # of the extractor, among those to try
     extractor: Extractor | None  # None: samples are features
     steps: StepSettings
 
@@ -356,7 +357,7 @@ class VectorRecipe:
         return {**(self.extractor.tunable_settings() if self.extractor else {}), **dict(self.steps)}
 
     def describe(self) -> str:
-        """Only what differs between the settings that are tried."""
+        """Describe only the differences between the settings to try."""
         steps = [step.describe() for step in make_steps(dict(self.steps))]
         if self.extractor is None:
             return ", ".join(steps)
@@ -367,24 +368,24 @@ class VectorRecipe:
 
 @dataclass(frozen=True)
 class Setting:
-    """A method with its parameters, on vectors that an extractor and steps make."""
+    """A method with its parameters, on the vectors of an extractor and steps."""
 
     method: Method
     vectors: VectorRecipe
 
     def parameters(self) -> dict[str, Any]:
-        """The method and the parameters that tune varies, by name."""
+        """Return the method and the parameters that tune varies, by name."""
         values = {name: self.method.parameters[name] for name in self.method.tunable}
         return {"method": self.method.name, **values, **self.vectors.parameters()}
 
     def describe(self) -> str:
-        """The extractor and the steps of the recipe as text."""
+        """Describe the extractor and the steps of the recipe."""
         return self.vectors.describe()
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting, and which of the held-out samples it labelled correctly."""
+    """A setting, and which held-out samples it labelled correctly."""
 
     setting: Setting
     right: Array  # (n,), in the same order for every trial
@@ -398,24 +399,24 @@ class Trial:
         return wilson_interval(int(self.right.sum()), len(self.right))
 
     def lead(self, other: Trial) -> tuple[float, float]:
-        """How much more accurate this is than the other on the same samples, and the standard error of it."""
+        """Return the difference in accuracy from the other on the same samples, and its standard error."""
         difference = self.right.astype(float) - other.right
         return float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference)))
 
 
-def choose(trials: Sequence[Trial], paper: Trial) -> Trial:
-    """The paper's setting, unless the most accurate one beats it by more than one standard error.
+def choose(trials: Sequence[Trial], default: Trial) -> Trial:
+    """Return the default setting, unless the most accurate one beats it by more than one standard error.
 
-    In that case, consider the settings that also beat the paper's, and are not beaten by the most accurate
-    one; of these, choose the one with the fewest changes.
+    In that case, consider the settings that also beat the default, and are not beaten by the most accurate
+    one; of these, choose the setting with the fewest changes.
 
     The most accurate of hundreds of settings is partly lucky, and may be no better on new queries.
     """
     best = max(trials, key=lambda trial: trial.accuracy)
-    if not _beats(best, paper):
-        return paper
-    contenders = [trial for trial in trials if _beats(trial, paper) and not _beats(best, trial)]
-    return min(contenders, key=lambda trial: (*_changes(trial.setting, paper.setting), -trial.accuracy))
+    if not _beats(best, default):
+        return default
+    contenders = [trial for trial in trials if _beats(trial, default) and not _beats(best, trial)]
+    return min(contenders, key=lambda trial: (*_changes(trial.setting, default.setting), -trial.accuracy))
 
 
 def _beats(trial: Trial, other: Trial) -> bool:
@@ -423,8 +424,8 @@ def _beats(trial: Trial, other: Trial) -> bool:
     return lead > error
 
 
-def _changes(setting: Setting, paper: Setting) -> tuple[bool, int]:
-    """Whether the method differs, and how many parameters differ."""
-    mine, theirs = setting.parameters(), paper.parameters()
-    differing = sum(mine[name] != theirs.get(name) for name in mine)
-    return setting.method.name != paper.method.name, differing
+def _changes(setting: Setting, default: Setting) -> tuple[bool, int]:
+    """Return whether the method differs, and how many parameters differ."""
+    own, others = setting.parameters(), default.parameters()
+    differing = sum(own[name] != others.get(name) for name in own)
+    return setting.method.name != default.method.name, differing

@@ -1,6 +1,6 @@
 """Update: add to a gallery, remove from it, rename a class, bring it up to date with its sources.
 
-The gallery keeps its recipe and its method. The old images are not needed, as their vectors are stored.
+The gallery keeps its recipe and its method. The old images are not needed, because their vectors are stored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count, has_or_have, is_or_are
 
-# A file with one of these statuses is gone, or was read and is of no use; any other may be readable later.
+# A file with one of these statuses is gone, or was read and cannot be used; others may be readable later.
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 _NANOSECONDS = 10**9
 _ROUNDING = 1.0  # seconds: some file systems round the times of files up
@@ -124,7 +124,7 @@ def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> Updat
 
 
 def plan_removal(path: Path, unwanted: Unwanted) -> tuple[SampleTable, SampleTable, list[Note]]:
-    """Return what `remove` would keep and remove; nothing is written."""
+    """Return what `remove` would keep and remove; write nothing."""
     gallery = load_gallery(path)
     is_unwanted, notes = unwanted.find_in(path, gallery)
     kept, removed = (gallery.table.take(np.flatnonzero(mask)) for mask in (~is_unwanted, is_unwanted))
@@ -136,7 +136,7 @@ def rename(
 ) -> UpdateReport:
     """Give a class another name or, with `merge`, add its samples to another class.
 
-    The gallery is then the one that would be built if the samples had the new class; they keep their names.
+    The result is the gallery that would be built if the samples had the new class; they keep their names.
     """
 
     def change(gallery: FittedGallery, samples: ReadSamples) -> ReadSamples:
@@ -169,10 +169,10 @@ def update(
     model: Path | None = None,
     workers: Workers | None = None,
 ) -> UpdateReport:
-    """Make the gallery match its sources as they are now; only files that may have changed are read.
+    """Make the gallery match the current sources; only files that may have changed are read.
 
-    A sample whose file is still there but cannot be read is kept as it was: a disk that is away for a moment
-    must not cost the gallery a class.
+    A sample whose file still exists but cannot be read is kept: a disk that is away for a moment must not
+    cost the gallery a class.
     """
 
     def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
@@ -192,7 +192,7 @@ def update(
             if name not in errors:
                 listed.append(now[name])
             elif errors[name].status not in _REMOVING:
-                unreadable = _at_or_below(name, known)
+                unreadable = _rows_at_or_below(name, known)
                 listed += unreadable
                 kept += len(unreadable)
         require_samples(listed, read.left_out)
@@ -256,7 +256,7 @@ def _recalibrate(gallery: FittedGallery, notes: list[Note], progress: Progress) 
 
 
 def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
-    """Name every class that the gallery did not have: a typing error or a stray file would make one too."""
+    """Return a note on every new class: a typing error or a stray file would make one too."""
     known = set(old)
     by_class: dict[str, list[str]] = {}
     for name, label in zip(added.names, added.labels, strict=True):
@@ -269,7 +269,7 @@ def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
 
 
 def _note_duplicates(kept: SampleTable, added: SampleTable) -> list[Note]:
-    """Report samples that are now duplicated, such as those of a folder added under another path."""
+    """Return a note on samples that are now duplicated, such as a folder added under another path."""
     contents = list(contents_of(added))
     names = names_by_content(kept, set(contents))
     again = [row for row, content in enumerate(contents) if content in names]
@@ -296,8 +296,8 @@ def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None
         )
 
 
-def _at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
-    """Return the row of a file that cannot be read, or those of all files in such a folder."""
+def _rows_at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
+    """Return the row of a file that cannot be read, or the rows of all files in such a folder."""
     if name in known:
         return [known[name]]
     folder = os.path.join(path_key(name), "")  # noqa: PTH118
@@ -305,12 +305,12 @@ def _at_or_below(name: str, known: Mapping[str, int]) -> list[int]:
 
 
 def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSamples:
-    """Return samples by their rows; the rows of those that were read follow the old ones."""
+    """Return samples by their rows; the rows of new samples follow the old ones."""
     numbers = np.asarray(rows, dtype=np.int64)
     is_new = numbers >= len(old.table)
     if not is_new.any():
         return replace(old.take(numbers), left_out=read.left_out)
-    values = old.values[np.where(is_new, 0, numbers)]  # copied once, as they may need most of the memory
+    values = old.values[np.where(is_new, 0, numbers)]  # copied once, because they may need most of the memory
     values[is_new] = read.values[numbers[is_new] - len(old.table)]
     return replace(read, table=(old.table + read.table).take(numbers), values=values)
 
@@ -327,7 +327,7 @@ def _read_changed_samples(
 ) -> ReadSamples:
     """Read the samples that are new, or whose files may have changed.
 
-    Names and classes are spelled as the gallery spells them; the spellings of new names are learnt.
+    Names and classes get the gallery's spelling; `spellings` learns new names.
     """
     classes = Spellings(gallery.classes)
     suspects = source.filter(_may_have_changed(known, old.table, spellings, classes, reading.label))
@@ -354,7 +354,7 @@ def _may_have_changed(
     label: str | None,
 ) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
     """Return a test whether a file's size, mtime or class differs from the gallery's sample of that name."""
-    stamps, old_labels = list(old.stamps), list(old.labels)  # decoded at once, as all are looked at
+    stamps, old_labels = list(old.stamps), list(old.labels)  # decoded at once, because all are needed
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
         row = known.get(spellings.spell(name))
@@ -365,7 +365,7 @@ def _may_have_changed(
 
 
 def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
-    """The files that were accepted or corrected, and what to say about the others.
+    """Return the files that were accepted or corrected, and notes on the others.
 
     A file that is newer than its review may be another image, and is not read.
     """
@@ -401,7 +401,7 @@ def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
 
 
 def find_copies(fresh: SampleTable, old: SampleTable) -> tuple[set[int], list[Note]]:
-    """Return the rows whose content is in the gallery already under another name, and a note on them."""
+    """Return the rows whose content is already in the gallery under another name, and a note on them."""
     contents = list(contents_of(fresh))
     known = names_by_content(old, set(contents))
     copies = {

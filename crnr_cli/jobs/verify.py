@@ -1,4 +1,4 @@
-"""Verify: a gallery file is intact, and still matches its sources."""
+"""Verify: check that a gallery file is intact, and still matches its sources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crnr_cli.system.names import class_key
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """How a gallery differs from its sources, by the names of the samples."""
+    """The differences between a gallery and its sources, by the names of the samples."""
 
     n_samples: int
     changed: list[str] = field(default_factory=list)  # in content or class
@@ -32,7 +32,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     """Check a gallery's checksum and, if sources are given, compare every sample with their content.
 
     A file that was moved without a change of content or class does not count as a difference. Where a source
-    says nothing about the class, as for samples whose class was given to `add`, only the content counts.
+    has no class, as for samples whose class was given to `add`, only the content counts.
     """
     gallery = load_gallery(path)
     report = VerifyReport(len(gallery.names))

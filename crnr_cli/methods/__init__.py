@@ -74,7 +74,7 @@ def make_method(name: str, parameters: Mapping[str, object]) -> Method:
     for parameter in parameters:
         _refuse_unknown(name, parameter)
     kind = METHODS[name]
-    if not issubclass(kind, LocalMethod) or ALL_SAMPLES.keys().isdisjoint(parameters):
+    if not issubclass(kind, LocalMethod):
         return kind(**parameters)
     search: dict[str, Any] = {key: parameters.get(key, default) for key, default in ALL_SAMPLES.items()}
     check_search(name, **search)
@@ -88,7 +88,7 @@ def default_parameters(name: str) -> dict[str, Any]:
 
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
-    """The value of a parameter from text, in the type of its default."""
+    """Return the value of a parameter from text, in the type of its default."""
     known = default_parameters(name)
     if parameter not in known:
         has = f"its parameters are {', '.join(known)}" if known else "it has none"

@@ -1,4 +1,4 @@
-"""What a method does: it is fitted to unit vectors, and computes the residuals of batches of queries.
+"""The interface of methods: fitted to unit vectors, they compute the residuals of batches of queries.
 
 A method is a frozen dataclass whose fields are its parameters; its state is a dict of plain arrays. Samples
 and queries are rows here, as everywhere except in `solvers`; only methods transpose them.
@@ -27,16 +27,16 @@ from crnr_cli.wording import format_count
 
 Made = TypeVar("Made")
 State = dict[str, Array]
-# The parameters of `Neighbors`, as they are shown for a method that codes queries by all samples.
+# The parameters of `Neighbors`, as shown for a method that codes queries by all samples.
 ALL_SAMPLES: Mapping[str, Any] = {"neighbors": 0, "index": "exact"}
 _ARRAYS_PER_BATCH = 5  # n x m arrays in memory at the same time while a batch is coded
-_SEARCHED = 200  # neighbours that are looked for if several numbers of them may be tried
-_LARGEST = 1e12  # of any parameter: beyond, nothing but rounding is left
+_SEARCHED = 200  # neighbours to search for if several numbers of neighbours may be tried
+_LARGEST = 1e12  # value of any parameter: beyond it, only rounding errors are left
 _MAX_ITERATIONS = 10**6  # far more than any method needs, and few enough to end
 
 
 class ProcessCache:
-    """Belongs to samples, but is not stored with them, nor copied or sent to another process."""
+    """A cache that belongs to samples, but is neither stored, copied nor sent to another process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -45,15 +45,15 @@ class ProcessCache:
         self._of_parts: dict[int, ProcessCache] = {}
 
     def compute_once(self, source: object, make: Callable[[], Made]) -> Made:
-        """What `make` returned when it was first called for this very object."""
-        with self._lock:  # several batches may ask for it at the same time
+        """Return what `make` returned on the first call for this very object."""
+        with self._lock:  # several batches may need it at the same time
             if self._source is not source:
                 self._made, self._source = make(), source
             made: Made = self._made
             return made
 
     def of_part(self, number: int) -> ProcessCache:
-        """For one part of the samples alone."""
+        """Return the cache for one part of the samples."""
         with self._lock:
             return self._of_parts.setdefault(number, ProcessCache())
 
@@ -65,14 +65,14 @@ class ProcessCache:
 class Samples:
     """The gallery's unit vectors, sorted by class."""
 
-    vectors: Array  # (n, d), rows of unit length or, with parts, rows of parts that are
+    vectors: Array  # (n, d): unit rows or, with parts, rows of unit parts
     edges: Array  # (K + 1,): class i is rows edges[i] to edges[i + 1]
-    parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None: there are none
+    parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None without parts
     prepared: ProcessCache = field(default_factory=ProcessCache, compare=False, repr=False)
 
     @classmethod
     def of(cls, vectors: Array, class_index: Array, parts: Array | None = None) -> Samples:
-        """From vectors that are sorted by class index."""
+        """Return samples from vectors that are sorted by class index."""
         if np.any(np.diff(class_index) < 0):
             raise ValueError("samples must be sorted by class")
         return cls(vectors, np.concatenate([[0], np.cumsum(np.bincount(class_index))]), parts)
@@ -82,20 +82,20 @@ class Samples:
         return 1 if self.parts is None else len(self.parts) - 1
 
     def part(self, number: int) -> Samples:
-        """One part of all samples, as samples without parts."""
+        """Return one part of all samples, as samples without parts."""
         vectors = self.part_of(self.vectors, number)
         return Samples(vectors, self.edges, prepared=self.prepared.of_part(number))
 
     def class_span(self, number: int) -> slice:
-        """Return where the samples of a class are."""
+        """Return the rows of a class."""
         return slice(int(self.edges[number]), int(self.edges[number + 1]))
 
     def part_of(self, rows: Array, number: int) -> Array:
-        """One part of vectors like those of the samples."""
+        """Return the columns of one part, from vectors laid out like the samples."""
         return rows if self.parts is None else rows[:, self.parts[number] : self.parts[number + 1]]
 
     def first(self, count: int) -> Samples:
-        """The first samples; the other classes have none."""
+        """Return the first samples; later classes are empty."""
         return Samples(self.vectors[:count], np.minimum(self.edges, count), self.parts)
 
     @property
@@ -109,10 +109,10 @@ class Samples:
 
 
 def batch_size(n_samples: int) -> int:
-    """Queries per batch: at most about 16 MB per n x m array, and matrix products large enough to be fast.
+    """Return the queries per batch: about 16 MB per n x m array, and products large enough to be fast.
 
     Products are fastest in multiples of the tiles that BLAS cuts them into. The size must not depend on the
-    number of cores, as the last bits of a residual may depend on the batch.
+    number of cores, because the last bits of a residual may depend on the batch.
     """
     return max(128, min(256, 2**22 // n_samples // 32 * 32))
 
@@ -136,7 +136,7 @@ class Split:
 
     @property
     def batches(self) -> Iterator[slice]:
-        """Parts of the queries whose codes take about as much memory, however many samples there are."""
+        """Slices of the queries whose codes take about the same memory, however many samples there are."""
         size = max(64, 2**23 // len(self.samples.vectors))
         return (slice(start, start + size) for start in range(0, len(self.queries), size))
 
@@ -152,7 +152,7 @@ class Split:
         return self.samples.vectors @ self.queries.T
 
     def find_nearest(self, count: int) -> Array:
-        """(m, count): the places of the nearest samples of every query, searched once for all settings."""
+        """Return (m, count): the places of each query's nearest samples, searched once for all settings."""
         most = max(count, _SEARCHED)
         if most not in self._found:
             self._found[most] = find_nearest(self.samples.vectors.T, self.queries.T, most)
@@ -174,11 +174,11 @@ class Method(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """By name, as they are shown."""
+        """The parameters by name, as shown to users."""
         return self.to_stored() | dict(ALL_SAMPLES if self.supports_neighbors else {})
 
     def to_stored(self) -> dict[str, object]:
-        """The parameters as stored in a gallery file."""
+        """Return the parameters as stored in a gallery file."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def with_parameters(self, **changes: object) -> Self:
@@ -187,52 +187,52 @@ class Method(ABC):
 
     @property
     def needs_few_samples(self) -> bool:
-        """Whether a query needs few of the samples, which can then stay in the file instead of in memory."""
+        """Whether a query needs so few samples that the others can stay in the file."""
         return False
 
     def smoke_test_samples(self, samples: Samples) -> Samples:
-        """The samples that are needed to find out whether the method works at all."""
+        """Return enough samples to test whether the method works at all."""
         return samples
 
     @abstractmethod
     def fit(self, samples: Samples) -> State:
-        """Everything that `residuals` needs besides the samples, as plain arrays."""
+        """Return everything that `residuals` needs besides the samples, as plain arrays."""
 
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
-        """(m, K): the residual of each class for each unit query; the smallest wins.
+        """Return (m, K): the residual of each class for each unit query; the smallest wins.
 
-        A method by which all but a few classes have the same residual returns these few.
+        If all but a few classes have the same residual, a method may return these few.
         """
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """(variants, batch, K): the residuals of all variants in one pass, batch by batch."""
+        """Yield (variants, batch, K): the residuals of all variants in one pass, batch by batch."""
         state = self.fit(split.samples)
         for batch in split.batches:
             yield to_dense(self.residuals(split.samples, state, split.queries[batch]))[np.newaxis]
 
     def variants(self, iterations: Sequence[int]) -> list[Self]:
-        """The methods that one pass of `residuals_after` covers: only this one, unless it iterates."""
+        """Return the methods that one pass of `residuals_after` covers: this one, unless it iterates."""
         return [self]
 
     def batch_size(self, samples: Samples) -> int:
-        """Queries per batch, unless the user says how many; it must not depend on the machine."""
+        """Return the default number of queries per batch; it must not depend on the machine."""
         return batch_size(len(samples.vectors))
 
     def batch_bytes(self, samples: Samples, size: int) -> int:
-        """About how much memory the residuals of a batch need at their peak; by default, its codes."""
+        """Estimate the peak memory for the residuals of a batch; by default, for its codes."""
         return _ARRAYS_PER_BATCH * size * len(samples.vectors) * samples.vectors.itemsize
 
     def fit_bytes(self, samples: Samples) -> int:
-        """About how much memory `fit` needs at its peak: a few arrays in float64 as large as the samples."""
+        """Estimate the peak memory of `fit`: a few float64 arrays as large as the samples."""
         return 3 * 8 * samples.vectors.size
 
     def make_index(self, samples: Samples, progress: Progress = silent) -> State:
-        """Return what finds samples faster, as arrays beside those of `fit`; by default, there are none."""
+        """Return the arrays of a search index, stored next to the arrays of `fit`; empty by default."""
         return {}
 
     def why_unavailable(self) -> str | None:
-        """Why the method cannot be fitted on this machine; None if it can."""
+        """Return why the method cannot be fitted on this machine; None if it can."""
         return None
 
     def _require(self, is_valid: bool, rule: str) -> None:
@@ -269,23 +269,26 @@ class CodingMethod(Method):
 
     @abstractmethod
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, n): the weights of all samples for every query."""
+        """Return (m, n): the weights of all samples for every query."""
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
         return self.residuals_of(samples, self.codes(samples, state, queries), queries)
 
     def residuals_of(self, samples: Samples, codes: Array, queries: Array) -> Array:
-        """(m, K), from the codes of the queries."""
+        """Return (m, K): the residuals, from the codes of the queries."""
         Y = np.ascontiguousarray(queries.T)
         return self.decision(samples.vectors.T, samples.edges, codes.T, Y).T
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
-        """(K, m), from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
+        """Return (K, m): the residuals, from codes (n, m) and queries (d, m); by default, ||y - X_i c_i||."""
         return class_residuals(X, edges, c, Y)
 
 
 def fit_method(method: Method, samples: Samples) -> State:
-    """The state of a method; DataError if there is too little memory, or the parameters are too extreme."""
+    """Return the state of a method.
+
+    DataError if there is too little memory, or if the parameters are too extreme.
+    """
     n, d = samples.vectors.shape
     memory.require_memory(
         fit_bytes(method, samples),
@@ -293,7 +296,7 @@ def fit_method(method: Method, samples: Samples) -> State:
         f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer examples",
     )
     try:
-        with np.errstate(all="ignore"):  # what overflows gives no finite residuals, which is found later
+        with np.errstate(all="ignore"):  # overflow leads to infinite residuals, which are found later
             if samples.parts is None:
                 return method.fit(samples)
             return {
@@ -310,7 +313,7 @@ def fit_method(method: Method, samples: Samples) -> State:
 
 
 def make_indexes(method: Method, samples: Samples, progress: Progress = silent) -> State:
-    """The index that finds neighbours faster, of every part its own; empty if the method has none."""
+    """Return the search index, one for every part; empty if the method has none."""
     if samples.parts is None:
         return method.make_index(samples, progress)
     return {
@@ -321,14 +324,14 @@ def make_indexes(method: Method, samples: Samples, progress: Progress = silent) 
 
 
 def fit_bytes(method: Method, samples: Samples) -> int:
-    """About how much memory `fit_method` needs at its peak."""
+    """Estimate how much memory `fit_method` needs at its peak."""
     if samples.parts is None:
         return method.fit_bytes(samples)
     return sum(method.fit_bytes(samples.part(number)) for number in range(samples.n_parts))
 
 
 def states_of_parts(state: State, n_parts: int) -> list[State]:
-    """The state of every part by itself."""
+    """Split the state of all parts into one state per part."""
     states: list[State] = [{} for _ in range(n_parts)]
     for key, array in state.items():
         name, _, number = key.rpartition(".")
@@ -337,7 +340,10 @@ def states_of_parts(state: State, n_parts: int) -> list[State]:
 
 
 def residuals(method: Method, samples: Samples, state: State, queries: Array) -> Values:
-    """(m, K): the residual of each class for each query; the smallest wins. The mean over parts is dense."""
+    """Return (m, K): the residual of each class for each query; the smallest wins.
+
+    With parts, this is the mean over the parts, which is dense.
+    """
     if samples.parts is None:
         return method.residuals(samples, state, queries)
     total: Array = sum(part_residuals(method, samples, state, queries))  # type: ignore[assignment]
@@ -346,23 +352,23 @@ def residuals(method: Method, samples: Samples, state: State, queries: Array) ->
 
 
 def part_residuals(method: Method, samples: Samples, state: State, queries: Array) -> Iterator[Array]:
-    """(m, K), for one part after the other."""
+    """Yield (m, K): the residuals of one part at a time."""
     for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
-        asked = samples.part_of(queries, number)
-        found = to_dense(method.residuals(samples.part(number), of_part, asked))
-        found[are_blank(asked)] = 0
+        rows = samples.part_of(queries, number)
+        found = to_dense(method.residuals(samples.part(number), of_part, rows))
+        found[are_blank(rows)] = 0
         yield found
 
 
 def residuals_in_batches(method: Method, split: Split, state: State) -> Iterator[Values]:
-    """Of all queries of a split, so that memory does not grow with their number."""
+    """Yield the residuals of all queries batch by batch, so memory does not grow with their number."""
     step = method.batch_size(split.samples)
     for start in range(0, len(split.queries), step):
         yield residuals(method, split.samples, state, split.queries[start : start + step])
 
 
 def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Array:
-    """(variants, m): the class that wins each query, for all variants of a method in one pass."""
+    """Return (variants, m): the class that wins each query, for all variants of a method in one pass."""
     passes = (method.residuals_after(part, iterations) for part in split.parts)
     winners: list[Array] = []
     for batch, of_parts in zip(split.batches, zip(*passes, strict=True), strict=True):
@@ -373,6 +379,6 @@ def winners_after(method: Method, split: Split, iterations: Sequence[int]) -> Ar
 
 
 def are_blank(rows: Array) -> Array:
-    """(m,): which parts of queries have nothing to compare, and so say nothing about any class."""
+    """Return (m,): which queries are blank in this part, and so cannot support any class."""
     blank: Array = np.logical_not(np.any(rows, axis=1))
     return blank

@@ -20,10 +20,10 @@ from crnr_cli.system import memory
 from crnr_cli.wording import format_count
 
 _TRIED = 100  # samples, of which one is classified to find out whether the parameters make sense
-_GATHERED = 2**20  # numbers of samples, or of Gram matrices, that are held at once: 8 MB in float64
+_GATHERED = 2**20  # values of samples, or of Gram matrices, that are held at once: 8 MB in float64
 _BATCH = 256  # queries per batch: every batch reads all samples once
-_RESIDUALS = 2**26  # of a batch, of parts, with very many classes
-_OF_INDEX = "index_"  # how the names of its arrays begin
+_RESIDUALS = 2**26  # per batch, with parts and very many classes
+_OF_INDEX = "index_"  # prefix of the names of its arrays
 _MOST = 2000  # neighbours; the Gram matrix of one query has their square
 
 
@@ -34,30 +34,31 @@ class LocalMethod(CodingMethod):
 
     @abstractmethod
     def local_codes(self, near: Neighborhoods) -> Array:
-        """(k, m): the weights of the neighbours of every query."""
+        """Return (k, m): the weights of the neighbours of every query."""
 
     def local_codes_after(
         self, near: Neighborhoods, iterations: Sequence[int]
     ) -> Iterator[tuple[int, Array]]:
-        """The number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
+        """Yield the number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
         yield 0, self.local_codes(near)
 
     def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
-        """(k, m), of the class of every neighbour, from the codes; by default, ||y - X_i c_i||."""
+        """Return (k, m): the residual of each neighbour's class from the codes; default: ||y - X_i c_i||."""
         return local_residuals(near, codes)
 
 
 def residual_without_neighbor(method: LocalMethod) -> float:
     """Return the residual of a class without a neighbour; this is the only place that chooses it.
 
-    The class represents nothing, as one whose neighbours have no weight.
+    The class represents nothing, like a class whose neighbours have no weight.
     """
-    weightless = Neighborhoods(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1), np.int64))
-    return float(method.local_decision(weightless, np.zeros((1, 1)))[0, 0])
+    zero = np.zeros((1, 1))
+    weightless = Neighborhoods(zero[np.newaxis], zero, zero)
+    return float(method.local_decision(weightless, zero).item())
 
 
 def check_search(name: str, neighbors: object, index: object) -> None:
-    """Raise UsageError if a method of this name cannot have these parameters of the search."""
+    """Raise UsageError if the method cannot have these search parameters."""
     if not isinstance(neighbors, Integral) or not 0 <= int(neighbors) <= _MOST:
         raise UsageError(
             f"method {name}: neighbors must be a whole number from 0 (all examples) to {_MOST}, "
@@ -71,7 +72,7 @@ def check_search(name: str, neighbors: object, index: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbors(CodingMethod):
-    """Another method, by the nearest samples of each query alone."""
+    """Another method, which codes each query by its nearest samples alone."""
 
     since_version: ClassVar[int] = 4
     method: LocalMethod
@@ -104,7 +105,7 @@ class Neighbors(CodingMethod):
         return {"neighbors": self.neighbors, **index, **self.method.to_stored()}
 
     def with_parameters(self, **changes: object) -> Self:
-        """Return the same with other values of some of the parameters of the method within."""
+        """Return the same wrapper with other values of some parameters of the wrapped method."""
         return replace(self, method=self.method.with_parameters(**changes))
 
     @property
@@ -124,24 +125,27 @@ class Neighbors(CodingMethod):
         return 0
 
     def batch_size(self, samples: Samples) -> int:
-        """More than with codes by all samples: a query needs little memory, unless it has dense residuals."""
-        return max(32, min(_BATCH, _RESIDUALS // self._residuals_each(samples) // 32 * 32))
+        """Return a larger batch size than for codes by all samples, because a query needs less memory.
+
+        Dense residuals need more memory per query, and so smaller batches.
+        """
+        return max(32, min(_BATCH, _RESIDUALS // self._n_residuals(samples) // 32 * 32))
 
     def batch_bytes(self, samples: Samples, size: int) -> int:
         most = min(self.neighbors, len(samples.vectors))
         gathered = max(_GATHERED, most * max(most, int(samples.vectors.shape[1])))
-        residuals = 3 * 8 * size * self._residuals_each(samples)
+        residuals = 3 * 8 * size * self._n_residuals(samples)
         return search_bytes(len(samples.vectors), size) + 6 * 8 * gathered + residuals
 
-    def _residuals_each(self, samples: Samples) -> int:
-        """Per query: those of few classes, but of all if they are the mean over parts."""
+    def _n_residuals(self, samples: Samples) -> int:
+        """Return the residuals per query: at most one per neighbour, or one per class with parts."""
         return min(self.neighbors, samples.n_classes) if samples.parts is None else samples.n_classes
 
     def make_index(self, samples: Samples, progress: Progress = silent) -> State:
-        """What finds neighbours faster, as arrays beside what `fit` makes; none for exact search.
+        """Return the arrays of an index of the neighbours; empty for exact search.
 
-        It is made for a gallery as a whole. Samples of which some are held out, to tune, compare, audit or
-        calibrate, are searched exactly: an index of them would take longer to make than it saves.
+        The index covers the whole gallery. When samples are held out, to tune, compare, audit or calibrate,
+        the search is exact: making an index would take longer than it saves.
         """
         if self.index == "exact":
             return {}
@@ -164,15 +168,14 @@ class Neighbors(CodingMethod):
         codes = np.zeros((len(queries), len(samples.vectors)), queries.dtype)
         places = self._nearest(samples, state, queries)
         for batch, near in _neighborhoods(samples, queries, places):
-            local = self.method.local_codes(near).T.astype(queries.dtype)
-            np.put_along_axis(codes[batch], places[batch], local, axis=1)
+            np.put_along_axis(codes[batch], places[batch], self.method.local_codes(near).T, axis=1)
         return codes
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         return self.method.decision(X, edges, c, Y)
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> FewClasses:
-        """Those of the classes that have a neighbour, which are few however many classes there are."""
+        """Return the residuals of the classes with a neighbour: few, however many classes there are."""
         places = self._nearest(samples, state, queries)
         found, classes = np.empty(places.shape, queries.dtype), np.empty(places.shape, np.int64)
         for batch, near in _neighborhoods(samples, queries, places):
@@ -184,7 +187,7 @@ class Neighbors(CodingMethod):
         return [replace(self, method=variant) for variant in self.method.variants(iterations)]
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """The residuals of all variants; the neighbours are searched once, and factorized once."""
+        """Yield the residuals of all variants; the neighbours are searched once, and factorized once."""
         samples, others = split.samples, residual_without_neighbor(self.method)
         n_variants = len(self.method.variants(iterations))
         for batch in split.batches:
@@ -192,13 +195,13 @@ class Neighbors(CodingMethod):
             found = np.empty((n_variants, len(queries), samples.n_classes), queries.dtype)
             for part, near in _neighborhoods(samples, queries, places):
                 for variant, codes in self.method.local_codes_after(near, iterations):
-                    values = self.method.local_decision(near, codes).T.astype(queries.dtype)
+                    values = self.method.local_decision(near, codes).T
                     few = FewClasses.of(near.classes, values, others, samples.n_classes)
                     found[variant, part] = few.to_dense()
             yield found
 
     def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
-        """(m,): the class with the smallest residual, by these neighbours."""
+        """Return (m,): the class with the smallest residual, by these neighbours."""
         labels = np.empty(len(queries), np.int64)
         for batch, near in _neighborhoods(samples, queries, places):
             best = self.method.local_decision(near, self.method.local_codes(near)).argmin(axis=0)
@@ -206,9 +209,9 @@ class Neighbors(CodingMethod):
         return labels
 
     def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
-        """(m, k): the places of the neighbours among the samples."""
+        """Return (m, k): the places of the neighbours among the samples."""
         X, Y = samples.vectors.T, queries.T
-        arrays = _of_index(state)
+        arrays = _index_arrays(state)
         if self.index == "exact" or not arrays:
             return find_nearest(X, Y, self.neighbors)
         index = samples.prepared.compute_once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
@@ -216,7 +219,7 @@ class Neighbors(CodingMethod):
 
 
 def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[tuple[slice, Neighborhoods]]:
-    """Yield the neighbours of a few queries after the other, by their places, and which queries these are."""
+    """Yield slices of a few queries, and the neighbours of these queries by their places."""
     X, Y = samples.vectors.T, queries.T
     step = max(1, _GATHERED // (places.shape[1] * max(places.shape[1], queries.shape[1])))
     classes = samples.class_index
@@ -228,12 +231,12 @@ def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[
         yield batch, near
 
 
-def _of_index(state: State) -> State:
+def _index_arrays(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 
 def worst_index_measurement(state: State) -> indexes.Measured | None:
-    """What the index finds, of several parts the least; None if the search is exact."""
+    """Return the recall and agreement of the index, the least of all parts; None if the search is exact."""
     found = [
         indexes.index_measurement({"measured": array})
         for key, array in state.items()

@@ -1,7 +1,7 @@
-"""Samples that are held out of a gallery and labelled by the rest of it, to see how good the gallery is.
+"""Hold samples out of a gallery and classify them by the rest, to measure how good the gallery is.
 
-Copies of one sample are held out together, and one of them is asked: a copy that stayed in the gallery would
-answer for the sample, which says nothing about new queries.
+Copies of one sample are held out together, and only one of them is classified: a copy that stayed in the
+gallery would always match, which tells nothing about new queries.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from crnr_cli.methods.base import Method, Samples, Split, fit_bytes, fit_method,
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 
-_WORDS = 2**21  # that are looked at at once
+_WORDS = 2**21  # words that are processed at once
 
 
 def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
-    """(n,): a number for every sample, the same for samples of equal values or of equal hashes."""
+    """Return (n,): a number for every sample, the same for samples of equal values or of equal hashes."""
     first: dict[object, int] = {}
     parents = np.arange(len(rows))  # the number of an earlier sample with the same content, or its own
 
@@ -44,7 +44,7 @@ def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
 
 
 def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:
-    """All samples that have a copy, and hardly any other, in ascending order."""
+    """Return all samples that have a copy, and hardly any other, in ascending order."""
     _, kinds, counts = np.unique(_keys(rows), return_inverse=True, return_counts=True)
     is_suspect = counts[kinds] > 1
     if len(hashes):
@@ -54,7 +54,7 @@ def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:
 
 
 def _keys(rows: Array) -> Array:
-    """(n,): equal for equal rows, and for others with a probability of about 2 to the power of -60.
+    """Return (n,): equal for equal rows, and for others with a probability of about 2 to the power of -60.
 
     These are the sums of the rows' words, each times a fixed random number, modulo 2 to the power of 64.
     """
@@ -71,7 +71,7 @@ def _keys(rows: Array) -> Array:
 
 
 def first_of_copies_mask(class_index: Array, copies: Array) -> Array:
-    """(n,): a mask with one sample of those that are copies of each other, in every class."""
+    """Return (n,): a mask with one sample of each group of copies, in every class."""
     pairs = np.stack([class_index, copies], axis=1)
     mask = np.zeros(len(pairs), dtype=bool)
     mask[np.unique(pairs, axis=0, return_index=True)[1]] = True
@@ -79,10 +79,10 @@ def first_of_copies_mask(class_index: Array, copies: Array) -> Array:
 
 
 def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Array | None = None) -> Array:
-    """The fold of every sample, 0 to count - 1, with each class spread evenly over them.
+    """Return the fold of every sample, 0 to count - 1, with each class spread evenly over the folds.
 
-    Copies are in the same fold. If a class has no two different samples, they get -1: if they were held out,
-    their class would be missing.
+    Copies are in the same fold. The samples of a class without two different samples get -1: if they were
+    held out, their class would be missing.
     """
     copies = np.arange(len(class_index)) if copies is None else copies
     turns = _ShuffledContents.of(class_index, copies, np.random.default_rng(seed))
@@ -98,12 +98,15 @@ def stratified_folds(class_index: Array, count: int, seed: int = 0, copies: Arra
 
 
 def hold_out_share(class_index: Array, share: float, rng: np.random.Generator, copies: Array) -> Array:
-    """A random mask with this share of every class, copies together; a class is never held out completely."""
+    """Return a random mask with this share of every class; copies are held out together.
+
+    A class is never held out completely.
+    """
     turns = _ShuffledContents.of(class_index, copies, rng)
     # np.rint rounds as round() does: a half to the even number.
     counts = np.minimum(np.rint(share * turns.different), turns.different - 1)
     is_held = turns.value_of_first_turn(turns.positions < counts)
-    # Copies in several classes may have brought a whole class out.
+    # Copies in several classes may have taken out a whole class.
     for contents in turns.of_classes(is_held, lambda low, _: low):
         if is_held[contents].all():
             is_held[contents[0]] = False
@@ -114,9 +117,9 @@ def hold_out_share(class_index: Array, share: float, rng: np.random.Generator, c
 
 
 def hold_out_few(class_index: Array, count: int, copies: Array, seed: int = 0) -> Array:
-    """A random mask with about `count` samples, of sorted classes by their sizes; copies are held together.
+    """Return a random mask with about `count` samples, spread over sorted classes by their sizes.
 
-    A class is never held out completely.
+    Copies are held out together, and a class is never held out completely.
     """
     n = len(class_index)
     rng = np.random.default_rng(seed)
@@ -133,12 +136,12 @@ def hold_out_few(class_index: Array, count: int, copies: Array, seed: int = 0) -
 class _ShuffledContents:
     """The different contents of every class, class by class, each class in a random order.
 
-    There may be a million classes: nothing but the shuffling is done for each of them by itself.
+    There may be a million classes: only the shuffling is done class by class.
     """
 
     class_index: Array  # (n,), of the samples
     content_of: Array  # (n,): the number of each sample's content, from 0; the same for copies
-    contents: Array  # (t,): in turn
+    contents: Array  # (t,): the contents, in turn
     positions: Array  # (t,): the place within the class
     different: Array  # (t,): the number of different contents of the class
 
@@ -148,9 +151,9 @@ class _ShuffledContents:
         order = np.argsort(class_index, kind="stable")
         starts = _starts(class_index[order])
         sizes = np.diff(starts, append=len(order))
-        for start, size in zip(starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+        for start, size in np.column_stack([starts, sizes])[sizes > 1].tolist():
             rng.shuffle(order[start : start + size])
-        pairs = class_index[order].astype(np.int64) * max(1, len(numbers)) + content_of[order]
+        pairs = class_index[order].astype(np.int64) * len(numbers) + content_of[order]
         first = np.sort(np.unique(pairs, return_index=True)[1])
         starts = _starts(class_index[order[first]])
         different = np.diff(starts, append=len(first))
@@ -160,11 +163,11 @@ class _ShuffledContents:
         )
 
     def value_of_first_turn(self, values: Array) -> Array:
-        """By content: of the values of all turns, the one of its first."""
+        """Return, by content, the value of its first turn."""
         return values[np.unique(self.contents, return_index=True)[1]]
 
     def of_classes(self, values: Array, is_wanted: Callable[[Array, Array], Array]) -> Iterator[Array]:
-        """The contents of the samples of classes that are wanted, by the smallest and the largest value."""
+        """Yield the contents of each wanted class, chosen by its smallest and largest value."""
         order = np.argsort(self.class_index, kind="stable")
         starts = _starts(self.class_index[order])
         if not len(starts):
@@ -177,9 +180,8 @@ class _ShuffledContents:
 
 
 def _starts(ordered: Array) -> Array:
-    """Where a run of equal numbers starts."""
-    changes: Array = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-    return changes
+    """Return where each run of equal numbers starts."""
+    return np.unique(ordered, return_index=True)[1]
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,11 @@ class Fold(Split):
 
     @classmethod
     def of(cls, everything: Samples, is_held: Array, is_tested: Array) -> Fold:
-        """From all samples, and masks; the queries are those held out that are to be asked."""
+        """Return the fold from masks of all samples: the queries are the samples both held out and tested."""
         vectors, class_index = everything.vectors, everything.class_index
-        kept, asked = ~is_held, is_held & is_tested
+        kept, tested = ~is_held, is_held & is_tested
         samples = Samples.of(vectors[kept], class_index[kept], everything.parts)
-        return cls(samples, vectors[asked], class_index[asked])
+        return cls(samples, vectors[tested], class_index[tested])
 
 
 def held_out_residuals(
@@ -205,14 +207,14 @@ def held_out_residuals(
     is_tested: Array | None = None,
     is_trusted: Array | None = None,
     result_bytes: int = 0,
-    jobs: int = 1,
+    jobs: int,
     progress: Callable[[int, int], None],
 ) -> Iterator[tuple[Array, Values]]:
-    """Yield, for one fold after the other, the places of its samples and their residuals by the other folds.
+    """Yield, one fold at a time, the places of its samples and their residuals by the other folds.
 
-    Samples with a fold below 0 are never held out. Of the others, those that are asked get residuals; those
-    that are not trusted answer for no other. Up to `jobs` folds are answered at the same time, if there is
-    enough memory, `result_bytes` of which the caller needs.
+    Samples with a fold below 0 are never held out. Of the others, the tested samples get residuals; samples
+    that are not trusted are never used to classify others. Up to `jobs` folds are computed at the same time,
+    if there is enough memory, `result_bytes` of which the caller needs.
     """
     everyone = np.ones(len(fold_of), dtype=bool)
     is_tested = everyone if is_tested is None else is_tested

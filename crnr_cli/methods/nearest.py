@@ -18,8 +18,8 @@ _SAMPLES_AT_ONCE = 4096  # converted to float64 together
 class Nn(Method):
     """Nearest neighbour: the residual is ||y - x||^2 / 2 of the nearest sample of each class.
 
-    For unit vectors this is 1 - cosine, but that would be lost in rounding for vectors that differ by little.
-    The products are in float64, so that the difference of stored vectors is as good as exact.
+    For unit vectors this is 1 - cosine, but the cosine would lose small differences in rounding. The products
+    are in float64, so the difference of stored vectors is nearly exact.
     """
 
     name: ClassVar[str] = "nn"
@@ -42,6 +42,6 @@ class Nn(Method):
 
 
 def _half_squares(rows: Array) -> Array:
-    """||x||^2 / 2 of every row; not exactly 1/2, as unit vectors are rounded to the type of the gallery."""
+    """Return ||x||^2 / 2 of every row: not exactly 1/2, because stored unit vectors are rounded."""
     halves: Array = np.einsum("nd,nd->n", rows, rows) / 2
     return halves

@@ -31,7 +31,7 @@ FACTORS = ("auto", "dense", "low-rank")
 
 @dataclass(frozen=True, kw_only=True)
 class NonNegative(LocalMethod):
-    """What crnr and nrc have in common: everything except the weight of the class residuals."""
+    """The base of crnr and nrc, which differ only in the weight of the class residuals."""
 
     tunable: ClassVar[tuple[str, ...]] = ("mu", "iterations", "neighbors")
     mu: float = 0.1
@@ -72,7 +72,7 @@ class NonNegative(LocalMethod):
         return [replace(self, iterations=count) for count in iterations]
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
-        """The residuals after each number of iterations, taken while ADMM runs once."""
+        """Yield the residuals after each number of iterations, while ADMM runs once."""
         samples, edges = split.samples, split.samples.edges
         d = samples.vectors.shape[1]
         if cheaper_form(edges, d, self.class_weight, max(iterations)) == "dense":

@@ -16,13 +16,13 @@ from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local, local_nor
 
 
 def projection_bytes(samples: Samples) -> int:
-    """The memory for `projection`: a factor in float64, and a few arrays as large as the samples."""
+    """Return the memory for `projection`: a float64 factor, and a few arrays as large as the samples."""
     edges, d = samples.edges, samples.vectors.shape[1]
     return factor_bytes(projection_form(edges, d), edges, d, 8) + 2 * 8 * samples.vectors.size
 
 
 def project(state: State, queries: Array) -> Array:
-    """Codes that are the product of a fixed matrix (n x d) and the query."""
+    """Return codes: the product of a fixed matrix (n x d) and the query."""
     c: Array = queries @ state["projection"].T
     return c
 
@@ -58,7 +58,7 @@ class Crc(LocalMethod):
 
 
 def _per_weight(residuals: Array, norms: Array) -> Array:
-    """r_i / ||c_i||; eps keeps the ratio finite for a class without any weight."""
+    """Return r_i / ||c_i||; eps keeps the ratio finite for a class without any weight."""
     ratios: Array = residuals / np.maximum(norms, np.finfo(norms.dtype).eps)
     return ratios
 

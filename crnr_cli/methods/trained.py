@@ -33,7 +33,7 @@ class Trained(Method):
 
     @abstractmethod
     def make_classifier(self) -> Any:
-        """The scikit-learn estimator, not fitted yet."""
+        """Return the scikit-learn estimator, not fitted yet."""
 
     def fit(self, samples: Samples) -> State:
         if reason := self.why_unavailable():

@@ -1,1 +1,1 @@
-"""The files of networks: which there are, where they lie, what they contain, and how they want images."""
+"""The files of networks: the known networks, their folder and content, and how they expect images."""

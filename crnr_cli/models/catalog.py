@@ -23,14 +23,14 @@ class Weights:
     package: str  # as it is installed and imported
     member: str  # of the package
     sha256: str
-    model_sha256: str  # of the model: whoever builds it, galleries can be exchanged
+    model_sha256: str  # of the model: the same on every machine, so that galleries can be exchanged
     depth: float  # of an EfficientNet-Lite, compared with lite0
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
     name: str
-    n_features: int  # numbers per image
+    n_features: int  # features per image
     size: int  # of an image, in pixels
     megabytes: int
     licence: str
@@ -56,7 +56,7 @@ def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownM
 
 
 def _hugging_face_model(name: str, repository: str, file: str, **about: int | str) -> KnownModel:
-    """A model on Hugging Face, with the description of how it wants its images."""
+    """Return a model on Hugging Face, with a description of how it expects images."""
     return KnownModel(
         name=name,
         origin=f"Hugging Face, {repository}",
@@ -186,11 +186,11 @@ MODELS = {model.name: model for model in _ALL}
 
 
 def models_folder() -> Path:
-    """`CRNR_MODELS`, or the folder of the user's cache, where platformdirs would place it too."""
+    """Return `CRNR_MODELS`, or the same folder in the user's cache that platformdirs would choose."""
     chosen = os.environ.get("CRNR_MODELS")
     try:
         return Path(chosen).expanduser() if chosen else _cache() / "models"
-    except RuntimeError as e:  # of a user without a home
+    except RuntimeError as e:  # a user without a home
         if chosen:
             raise DataError(f"CRNR_MODELS: there is no home folder for {chosen}; give another path") from e
         raise DataError("there is no home folder for models; choose a folder with CRNR_MODELS") from e
@@ -200,23 +200,23 @@ def _cache() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "crnr" / "Cache"
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if chosen.is_absolute():  # others are to be ignored, says the standard
+    if chosen.is_absolute():  # according to the standard, relative paths are ignored
         return chosen / "crnr"
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crnr"
 
 
 def model_path(model: KnownModel) -> Path:
-    """Where a known model is, or will be."""
+    """Return where a known model is, or will be."""
     return models_folder() / model.file
 
 
 def model_at(path: Path) -> KnownModel | None:
-    """The known model whose place this is."""
+    """Return the known model that is kept at this path."""
     return next((model for model in MODELS.values() if model_path(model) == path), None)
 
 
 def other_models() -> list[Path]:
-    """Models in the folder that crnr does not know, which are found by the names of their files."""
+    """Return the models in the folder that are not in the catalog; their file names are their names."""
     known = {model_path(model) for model in MODELS.values()}
     folder = models_folder()
     try:
@@ -230,7 +230,7 @@ def other_models() -> list[Path]:
 
 
 def find_model(name: Path) -> Path:
-    """The path of a model that the user named, by its path or by its name; DataError if there is none."""
+    """Return the path of a model, given by its path or its name; DataError if there is no such model."""
     if is_file(name) or name.parent != Path() or name.suffix in _ENDINGS:
         return name
     if model := MODELS.get(name.name):
@@ -248,11 +248,11 @@ def find_model(name: Path) -> Path:
 
 class ModelPlace(NamedTuple):
     path: Path
-    command: str  # that gets the model there
+    command: str  # that gets the model
 
 
 def find_local_copy(path: Path) -> ModelPlace | None:
-    """Where a known model is here, if this is its path on the machine where a gallery was built."""
+    """Return the local path of a known model, if `path` is its path on the machine that built a gallery."""
     for model in MODELS.values():
         if path.parts[-model.file.count("/") - 1 :] == Path(model.file).parts:
             return ModelPlace(model_path(model), command_for(model))
@@ -260,14 +260,14 @@ def find_local_copy(path: Path) -> ModelPlace | None:
 
 
 def how_to_get(model: KnownModel) -> str:
-    """A sentence with the command that gets a model."""
+    """Return a sentence with the command that gets a model."""
     if model.weights:
         return f"get it with `crnr model get {model.name}`"
     return f"get it with: {command_for(model)}"
 
 
 def command_for(model: KnownModel) -> str:
-    """The command line that gets a model."""
+    """Return the command line that gets a model."""
     if model.command is None:
         return f"crnr model get {model.name}"
     folder = models_folder()

@@ -1,4 +1,4 @@
-"""The JSON files beside a model, which may come from strangers, and their checked values."""
+"""Read and check the JSON files next to a model, which are untrusted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import format_count
 
-_LARGEST_FILE = 2**20  # bytes; that of a classifier has the names of its classes
-_ONNX_FOLDER = "onnx"  # of a repository of Hugging Face, whose top folder has the other files
+_LARGEST_FILE = 2**20  # bytes; a classifier's config contains the names of its classes
+_ONNX_FOLDER = "onnx"  # of a Hugging Face repository, whose top folder has the other files
 _REMEDY = "restore or remove this file, or choose --extractor-preset, which overrides it"
-_LARGEST_SIDE = 4096  # of an image that a network takes
+_LARGEST_SIDE = 4096  # of the images for a network
 _LARGEST = 1e6
 _LONGEST_SHOWN = 40  # characters
 # Pillow's numbers of filters, and the names that timm and open_clip use.
@@ -25,7 +25,7 @@ FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 def config_folders(model: Path) -> list[Path]:
-    """Where the files of a model may be: its own folder first."""
+    """Return where the files of a model may be: its own folder first."""
     folder = model.parent
     if folder.absolute().name.lower() != _ONNX_FOLDER:
         return [folder]
@@ -33,7 +33,7 @@ def config_folders(model: Path) -> list[Path]:
 
 
 def read_config(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None if there is no such file."""
+    """Return the object in a file; None if there is no such file."""
     found = stat_or_none(path)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def _refuse_constant(name: str) -> Any:
 
 @dataclass
 class FoundSettings:
-    """Settings that a file gives, by name, and why others cannot be used."""
+    """The settings of a config file, by name, and why others cannot be used."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def short_repr(value: Any) -> str:
 
 
 def require_number(value: Any, name: str) -> float:
-    """A number of moderate size; ValueError otherwise."""
+    """Return a number of moderate size; ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
         raise ValueError(f"{name} is {short_repr(value)}")
     return float(value)
@@ -91,7 +91,7 @@ def require_share(value: Any, name: str) -> float:
 
 
 def require_side(value: Any, name: str) -> int:
-    """A number of pixels."""
+    """Return a number of pixels."""
     found = require_number(value, name)
     if found != int(found) or not 1 <= found <= _LARGEST_SIDE:
         raise ValueError(f"{name} is {short_repr(value)}, not a number of pixels from 1 to {_LARGEST_SIDE}")
@@ -99,7 +99,7 @@ def require_side(value: Any, name: str) -> int:
 
 
 def require_per_channel(value: Any, name: str) -> tuple[float, ...]:
-    """One number, or three."""
+    """Return one number, or three."""
     values = value if isinstance(value, list) else [value]
     if len(values) not in (1, 3):
         raise ValueError(f"{name} is {short_repr(value)}, not one number or three")
@@ -109,7 +109,7 @@ def require_per_channel(value: Any, name: str) -> tuple[float, ...]:
 def mean_and_std(
     mean: tuple[float, ...], std: tuple[float, ...], factor: float, offset: float
 ) -> dict[str, Any]:
-    """Mean and std for pixels from 0 to 255, if `factor` times the pixel minus `offset` is normalized."""
+    """Return mean and std for pixels from 0 to 255 that are normalized after pixel * factor - offset."""
     if factor == 0 or 0 in std:
         raise ValueError("the preparation divides by 0")
     means, stds = tuple((m + offset) / factor for m in mean), tuple(s / factor for s in std)

@@ -1,6 +1,6 @@
 """EfficientNet-Lite as an ONNX model, made of its weights: images in, 1280 features out.
 
-The layers are those of the published network (models/official/efficientnet/lite in
+The layers follow the published network (models/official/efficientnet/lite in
 https://github.com/tensorflow/tpu), without the classifier at its end. Batch normalization is folded into the
 convolutions before it.
 """
@@ -18,15 +18,15 @@ from crnr_cli.arrays import Array
 _STAGES = ((1, 1), (2, 2), (2, 2), (2, 3), (1, 3), (2, 4), (1, 1))  # stride, blocks in lite0
 _EPSILON = 1e-3  # of batch normalization
 _UNUSED = ("_fc.weight", "_fc.bias")  # the classifier
-_OPSET, _IR_VERSION = 13, 7  # which all supported versions of onnxruntime read
+_OPSET, _IR_VERSION = 13, 7  # all supported versions of onnxruntime read these
 INPUT, OUTPUT = "image", "features"
 
 
 def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
-    """The model for images of `size` x `size` pixels, as the content of a file, always the same bytes.
+    """Return the model for images of `size` x `size` pixels as the content of a file, always the same bytes.
 
-    `depth` is the factor by which a network has more blocks than lite0. ValueError if the weights are not
-    those of such a network.
+    `depth` is the factor by which a network has more blocks than lite0. ValueError if the weights do not
+    belong to such a network.
     """
     from onnx import TensorProto, helper
 
@@ -52,7 +52,7 @@ def make_model(weights: Mapping[str, Array], size: int, depth: float) -> bytes:
 
 
 def _strides(depth: float) -> list[int]:
-    """The stride of every block. The first and the last stage have one block in all of these networks."""
+    """Return the stride of every block; the first and the last stage always have one block."""
     strides: list[int] = []
     for stage, (stride, count) in enumerate(_STAGES):
         repeated = count if stage in (0, len(_STAGES) - 1) else int(np.ceil(count * depth))
@@ -62,7 +62,7 @@ def _strides(depth: float) -> list[int]:
 
 @dataclass
 class _Graph:
-    """The model as far as it is made."""
+    """The unfinished model."""
 
     weights: Mapping[str, Array]
     side: int  # of the values, in pixels
@@ -87,7 +87,7 @@ class _Graph:
         return numbers
 
     def add_block(self, values: str, prefix: str, stride: int) -> str:
-        """More channels, a convolution of each by itself, fewer channels, and the sum with what came in."""
+        """Add a block: more channels, one convolution each, fewer channels, and the sum with the input."""
         from onnx import helper
 
         n_before, before = self.n_channels, values
@@ -103,7 +103,7 @@ class _Graph:
     def add_convolution(
         self, values: str, name: str, norm: str, stride: int = 1, *, clips: bool = True
     ) -> str:
-        """A convolution with batch normalization and, unless the values are to stay as they are, ReLU6."""
+        """Add a convolution with batch normalization and, if `clips`, ReLU6."""
         from onnx import helper, numpy_helper
 
         kernel = self._take(f"{name}.weight")
@@ -142,6 +142,6 @@ class _Graph:
         return f"{name}.clipped"
 
     def _padding(self, width: int, stride: int) -> tuple[int, int]:
-        """Zeros on either side, as TensorFlow's SAME padding has them: an odd one comes after."""
+        """Return the zeros on either side, as in TensorFlow's SAME padding: an odd zero comes after."""
         total = max(0, (-(-self.side // stride) - 1) * stride + width - self.side)
         return total // 2, total - total // 2

@@ -1,8 +1,8 @@
-"""How the preprocessor_config.json of Hugging Face says that images are prepared.
+"""Read how images are prepared from the preprocessor_config.json of Hugging Face.
 
 transformers resizes an image and then cuts out its centre. crnr cuts out the same part first and resizes it,
 in one step: `size` {"shortest_edge": 256} with a `crop_size` of 224 is a crop of 224/256. The pixels differ a
-little, as the box is rounded to whole pixels of the image, and the filter does not see what is around it.
+little, because the box is rounded to whole pixels of the image, and the filter does not reach beyond it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOBILENET = _PLAIN | {
     **{"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 2, "default_to_square": False}
 }
 
-# What the image processors of transformers 4.57 do if their file does not say it: old files are short.
+# The defaults of the image processors in transformers 4.57: old files are short.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "ViT": _PLAIN | {"size": 224, "resample": 2},
     "DeiT": _PLAIN | {"size": 256, "crop_size": 224, "do_center_crop": True, "resample": 3},
@@ -60,7 +60,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "Pvt": _IMAGENET | {"size": 224, "resample": 2},
 }
 _ALWAYS = {"do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True}
-# Those whose files look like others, but mean something else.
+# Processors whose files look like others, but mean something else.
 _OTHERS = ("Levit", "Perceiver", "TextNet")
 _FAMILIES = {"CLIP": "clip", "ChineseCLIP": "clip", "Siglip": "siglip", "DINOv3ViT": "dinov3"}
 _ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
@@ -70,17 +70,17 @@ _SWITCHES = {"default_to_square", "include_top", "offset", "rescale_offset"}
 _HARMLESS = {"do_convert_rgb", "do_reduce_labels"}  # every image is converted, and there are no labels
 # With these, images have different sizes.
 _SIZES_VARY = ("max_num_patches", "min_pixels", "max_pixels", "size_divisor", "pad_size", "max_image_tiles")
-_NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes images for networks of this size and larger ones
+_NEVER_CROPPED_FROM = 384  # pixels: ConvNext squeezes images for networks of at least this size
 
 
 def read_processor(content: Mapping[str, Any]) -> FoundSettings | None:
-    """processor_config.json: that of images is one of several."""
+    """Read processor_config.json, which contains several processors, one of them for images."""
     inner = find_section(content, "image_processor")
     return None if inner is None else read_image_processor(inner)
 
 
 def read_image_processor(content: Mapping[str, Any]) -> FoundSettings:
-    """preprocessor_config.json; what is not given or null is what the image processor does by itself."""
+    """Read preprocessor_config.json; missing and null values are the image processor's defaults."""
     content = find_section(content, "image_processor") or content
     kind = _kind(content)
     values = _ALWAYS | _DEFAULTS.get(kind, {}) | {k: v for k, v in content.items() if v is not None}
@@ -102,7 +102,7 @@ def read_image_processor(content: Mapping[str, Any]) -> FoundSettings:
 
 
 def _kind(content: Mapping[str, Any]) -> str:
-    """Such as ViT, of ViTImageProcessorFast."""
+    """Return the kind of the image processor: ViT for ViTImageProcessorFast."""
     name = content.get("image_processor_type") or content.get("feature_extractor_type")
     if not isinstance(name, str):
         return ""
@@ -112,7 +112,7 @@ def _kind(content: Mapping[str, Any]) -> str:
 
 
 def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
-    """What makes the whole file unusable."""
+    """Return why the whole file cannot be used, or None."""
     if kind in _OTHERS:
         return f"crnr cannot prepare images as the image processor {kind} does"
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
@@ -155,16 +155,16 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
         again = require_per_channel(values.get("image_std", 1), "image_std")
         width = max(len(std), len(again))
-        std = tuple(a * b for a, b in zip(_wide(std, width), _wide(again, width), strict=True))
+        std = tuple(a * b for a, b in zip(_widen(std, width), _widen(again, width), strict=True))
     return mean_and_std(mean, std, factor, offset)
 
 
-def _wide(values: tuple[float, ...], count: int) -> tuple[float, ...]:
+def _widen(values: tuple[float, ...], count: int) -> tuple[float, ...]:
     return values * count if len(values) == 1 else values
 
 
 def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -> None:
-    """Size and crop, or their faults."""
+    """Store size and crop, or their faults, in `found`."""
     if not _is_on(values, "do_resize"):
         fault = "images are not resized, but crnr needs the same size for all"
         found.faults |= {"size": fault, "crop": fault}
@@ -181,7 +181,7 @@ def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -
 
 
 def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, int] | None]:
-    """What the shorter side becomes, and width and height if images are squeezed."""
+    """Return the length of the shorter side, and width and height if images are squeezed."""
     size = values.get("size")
     if size is None:
         raise ValueError("size is missing")
@@ -207,8 +207,8 @@ def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, 
 
 
 def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Width and height of what is cut out, if anything is."""
-    if kind == "ConvNext":  # its size is that of the result
+    """Return width and height of the crop, or None."""
+    if kind == "ConvNext":  # its size is the size after the crop
         size = values["size"]
         result = require_side(size.get("shortest_edge") if isinstance(size, dict) else size, "size")
         return result, result

@@ -1,4 +1,4 @@
-"""ONNX files: their messages, and the files of weights that they refer to."""
+"""ONNX files: their messages, and the weights files that they refer to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crnr_cli.system.outputs import refuse_inputs
 VARINT, EIGHT_BYTES, MESSAGE, FOUR_BYTES = 0, 1, 2, 5  # how a field is stored; texts like messages
 EXPORT_REMEDY = "export the network to ONNX first (see docs/networks.md)"
 _LONGEST_TEXT = 2**16  # bytes
-# A large model may have a file of weights next to it, with one of these endings.
+# A large model may have a weights file next to it, with one of these endings.
 _COMPANIONS = (".data", "_data")
 # The fields of onnx.proto that lead to tensors, by message and number: the message that each contains.
 _FIELDS: dict[str, dict[int, str]] = {
@@ -51,7 +51,7 @@ def read_text(file: BinaryIO, field: Field) -> str:
 
 
 def read_fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two positions of the file; ValueError if there is none."""
+    """Yield the fields of the message between two positions of the file; ValueError if it is not valid."""
     while start < end:
         key, start = _varint(file, start, end)
         number, kind = key >> 3, key & 7
@@ -72,7 +72,7 @@ def read_fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
 
 
 def _varint(file: BinaryIO, start: int, end: int) -> tuple[int, int]:
-    """A number of up to ten bytes, of which each has seven bits, and the position after it."""
+    """Return a number of up to ten bytes with seven bits each, and the position after it."""
     file.seek(start)
     value = 0
     for i, byte in enumerate(file.read(min(10, end - start))):
@@ -83,15 +83,15 @@ def _varint(file: BinaryIO, start: int, end: int) -> tuple[int, int]:
 
 
 class ModelHash(NamedTuple):
-    """What identifies a model."""
+    """The checksums that identify a model."""
 
-    sha256: str  # of the model and all files of weights
-    early: str  # of the model and the files of weights that are named like it: all that early versions read
-    others: list[str]  # the other files of weights
+    sha256: str  # of the model and all weights files
+    early: str  # of the model and the weights files named like it, which are all that early versions read
+    others: list[str]  # the other weights files
 
 
 def model_hash(path: Path) -> ModelHash:
-    """Read the model and all its weights. The names of files do not matter, so that they can be renamed."""
+    """Read the model and all its weights. File names do not matter, so that files can be renamed."""
     complete, early = hashlib.sha256(), hashlib.sha256()
     companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
     try:
@@ -100,7 +100,7 @@ def model_hash(path: Path) -> ModelHash:
         _update(path, complete, early)
         for file in sorted({*named, *filter(Path.is_file, companions)}):
             _update(file, complete, *([early] if file in companions else []))
-        if len(named) > 1:  # where one of them ends and the next begins
+        if len(named) > 1:  # mark where one of them ends and the next begins
             complete.update(str([file.stat().st_size for file in named]).encode())
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
@@ -111,7 +111,7 @@ def model_hash(path: Path) -> ModelHash:
 
 
 def external_files(path: Path) -> list[str]:
-    """The names of all files of weights, relative to the folder of the model and checked, in order.
+    """Return the names of all weights files, relative to the model's folder and checked, in order.
 
     A name that leads out of this folder is refused, so that a model cannot make crnr read any other file.
     """
@@ -141,7 +141,7 @@ def _update(path: Path, *digests: hashlib._Hash) -> None:
 
 
 def _locations(file: BinaryIO) -> Iterator[str]:
-    """The value of `location` of every tensor that is stored in another file; ValueError if not protobuf."""
+    """Yield the `location` of every tensor that is stored in another file; ValueError if not protobuf."""
     size = file.seek(0, os.SEEK_END)
     waiting = [("model", 0, size)]
     while waiting:

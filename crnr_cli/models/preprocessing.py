@@ -1,4 +1,4 @@
-"""How a network wants its images, as the files beside its model describe it."""
+"""Read from the files next to a model how the network expects images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_MANY_PROGRAMS = ("config.json",)
 
 
 def read_timm(content: Mapping[str, Any]) -> FoundSettings | None:
-    """None if it is another library's config.json."""
+    """Read timm's config.json; return None if the file belongs to another library."""
     config = find_section(content, "pretrained_cfg")
     if config is None:
         return None
@@ -71,7 +71,7 @@ def read_open_clip(content: Mapping[str, Any]) -> FoundSettings | None:
         return None
     values = _OPEN_CLIP | {name: value for name, value in config.items() if value is not None}
     vision = find_section(find_section(content, "model_cfg") or {}, "vision_cfg") or {}
-    size = vision.get("image_size") or values["size"]  # that of the model counts more
+    size = vision.get("image_size") or values["size"]  # the model's size takes precedence
     found = FoundSettings(family="clip")
     _scale(values, found)
     try:
@@ -91,7 +91,7 @@ def read_open_clip(content: Mapping[str, Any]) -> FoundSettings | None:
 
 
 def _scale(values: Mapping[str, Any], found: FoundSettings) -> None:
-    """Filter, mean and std; both libraries divide pixels by 255 first."""
+    """Store filter, mean and std in `found`; both libraries divide pixels by 255 first."""
     if values["interpolation"] in FILTERS:
         found.settings["filter"] = values["interpolation"]
     else:
@@ -103,7 +103,7 @@ def _scale(values: Mapping[str, Any], found: FoundSettings) -> None:
         found.faults |= {"mean": str(e), "std": str(e)}
 
 
-# The files by which to go, the first one first, and what reads each of them.
+# The files in order of precedence, and the reader of each.
 _READERS: dict[str, Callable[[Mapping[str, Any]], FoundSettings | None]] = {
     "preprocessor_config.json": hugging_face.read_image_processor,
     "processor_config.json": hugging_face.read_processor,
@@ -114,9 +114,9 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], FoundSettings | None]] = {
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a file says: size, crop, filter, mean, std and channels, as far as it is known.
+    """The settings in a config file: size, crop, filter, mean, std and channels, as far as known.
 
-    A setting that crnr cannot follow is among the faults instead, with the reason. One under an empty name
+    A setting that crnr cannot follow is among the faults instead, with the reason. A fault with an empty name
     concerns all settings.
     """
 
@@ -130,7 +130,7 @@ class Preparation:
 
 
 def find_preparation(model: Path) -> Preparation | None:
-    """What the first of the files beside a model says about images; None if there is none."""
+    """Return the preparation from the first config file next to a model; None if there is no such file."""
     for folder in config_folders(model):
         for name, read in _READERS.items():
             try:

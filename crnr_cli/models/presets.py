@@ -1,4 +1,4 @@
-"""Presets: how well-known families of networks want their images, and which one fits a model."""
+"""Presets: how well-known families of networks expect images, and which preset fits a model."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _GRAPH = 7  # of a model
 _NODE = 1  # of a graph
 _OPERATOR, _ATTRIBUTE = 4, 5  # of a node
 _NAME, _NUMBER, _NUMBERS = 1, 3, 8  # of an attribute
-# EfficientNet-Lite is EfficientNet without what needs these, and with Clip instead: it has convolutions of
-# single channels, 3 or 5 pixels wide, where other networks with Clip have 3 only, or 7 too.
+# EfficientNet-Lite is EfficientNet without the layers that need these, and with Clip instead: it has
+# convolutions of single channels, 3 or 5 pixels wide, where other networks with Clip have 3 only, or 7 too.
 _NOT_LITE = {"Sigmoid", "HardSigmoid", "HardSwish", "Relu", "Softmax", "Erf", "Gelu"}
 _WIDTHS_OF_LITE = {3, 5}
-# The first word of these in a name gives the family. "vit" does not: it is in the names of many families.
+# The first of these words in a name gives the family. "vit" does not: it is in the names of many families.
 _WORDS = {
     **{"dinov2": "dinov2", "dinov3": "dinov3", "clip": "clip", "siglip": "siglip", "siglip2": "siglip"},
     **{"mobileclip": "mobileclip", "mobileclip2": "mobileclip"},
 }
-# "clip" is a word of its own too, as in a name such as video-clip: it needs one of these, or to come first.
+# "clip" is also an ordinary word, as in video-clip: it needs one of these words, or to come first.
 _WITH_CLIP = {"vit", "rn50", "rn101", "openai", "laion", "vision", "visual"}
 _PATCHES_OF_ANY_NUMBER = "naflex"  # a variant of SigLIP 2
-# A model that is called like this is named by its folder.
+# A model with such a name is named by its folder.
 _ANY_MODEL = re.compile(r"(vision_)?(model|encoder)([_-](quantized|fp16|q4|q4f16|q8|bnb4|u?int8))*|visual")
 # The model_type of transformers' config.json.
 _MODEL_TYPES = {
@@ -47,7 +47,7 @@ _MODEL_TYPES = {
 
 @dataclass(frozen=True)
 class Preset:
-    """How a family expects images, and which of its outputs describe them.
+    """How a family expects images, and which outputs describe them.
 
     Means and standard deviations are for pixels from 0 to 255, and crops as in `PixelRequest`.
     """
@@ -57,13 +57,13 @@ class Preset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     size: int | None = None  # of the sides in pixels, if the model accepts any size
-    layout: str | None = None  # of the input, if the model does not tell it
-    outputs: tuple[str, ...] = OUTPUTS  # those with the features of the image, the preferred one first
+    layout: str | None = None  # of the input, if the model does not declare it
+    outputs: tuple[str, ...] = OUTPUTS  # the outputs with image features, the preferred one first
     has_class_token: bool = False  # whether the first token of a sequence describes the whole image
-    crops: tuple[tuple[int, float], ...] = ()  # of members of the family that were trained with another size
+    crops: tuple[tuple[int, float], ...] = ()  # for members of the family that were trained with another size
 
     def crop_for(self, fixed: tuple[int, int] | None) -> float:
-        """The crop for a model whose input has a fixed size, or none."""
+        """Return the crop for a model whose input may have a fixed size."""
         other = dict(self.crops)
         return other.get(fixed[0], self.crop) if fixed and fixed[0] == fixed[1] else self.crop
 
@@ -80,10 +80,10 @@ PRESETS: dict[str, Preset] = {
     ),
     # torchvision 0.29: weights IMAGENET1K_V1
     "imagenet": Preset(224 / 256, "bilinear", _IMAGENET_MEAN, _IMAGENET_STD, size=224),
-    # torchvision 0.29: weights IMAGENET1K_V2, such as those of ResNet-50 and MobileNetV3-Large
+    # torchvision 0.29: weights IMAGENET1K_V2, such as ResNet-50 and MobileNetV3-Large
     "imagenet-v2": Preset(224 / 232, "bilinear", _IMAGENET_MEAN, _IMAGENET_STD, size=224),
     # The preprocessor_config.json of facebook/dinov2-small and -base. In transformers, the outputs are the
-    # normalized tokens, and the first of them as pooler_output.
+    # normalized tokens, and the first token as pooler_output.
     "dinov2": Preset(
         *(224 / 256, "bicubic", _IMAGENET_MEAN, _IMAGENET_STD),
         size=224,
@@ -102,7 +102,7 @@ PRESETS: dict[str, Preset] = {
     ),
     # transformers 5.22: CLIPImageProcessor; the same in open_clip 3.3
     "clip": Preset(1.0, "bicubic", _CLIP_MEAN, _CLIP_STD, size=224, layout="nchw", has_class_token=True),
-    # transformers 5.22: SiglipImageProcessor. Its tokens have no class token among them.
+    # transformers 5.22: SiglipImageProcessor. It has no class token.
     "siglip": Preset(
         *(0.0, "bicubic", _HALF, _HALF),
         size=224,
@@ -129,7 +129,10 @@ class Guess(NamedTuple):
 
 
 def guess_preset(model: Path) -> Guess | None:
-    """None if the model is of no family that is known."""
+    """Guess a model's preset from its name, layers or config.json; None if no known family fits.
+
+    ONNX files do not record how images are prepared.
+    """
     if "efficientnet-lite" in model.name.lower().replace("_", "-"):
         return Guess("efficientnet-lite", "by the name of the model")
     if (preset := _family(model.stem)) is not None:
@@ -159,7 +162,7 @@ def _family(name: str) -> str | None:
 
 
 def _model_type(model: Path) -> str:
-    """As transformers writes it; empty if there is no such file, or none that can be read."""
+    """Return the model_type of transformers' config.json; empty if there is no readable file."""
     for folder in config_folders(model):
         try:
             content = read_config(folder / "config.json")
@@ -171,7 +174,7 @@ def _model_type(model: Path) -> str:
 
 
 def _layers(file: BinaryIO) -> tuple[set[str], set[int]]:
-    """The operators of a model, and the widths of its convolutions of single channels."""
+    """Return the operators of a model, and the widths of its single-channel convolutions."""
     operators: set[str] = set()
     widths: set[int] = set()
     size = file.seek(0, os.SEEK_END)
@@ -195,7 +198,7 @@ def _messages(file: BinaryIO, start: int, end: int, number: int) -> Iterator[Fie
 
 
 def _numbers(file: BinaryIO, attribute: Field) -> dict[str, list[int]]:
-    """The name of an attribute, with its numbers if it has whole numbers."""
+    """Return the name of an attribute, with its whole numbers if it has any."""
     name, numbers = "", []
     for field in read_fields(file, attribute.start, attribute.end):
         if field.number == _NAME and field.kind == MESSAGE:

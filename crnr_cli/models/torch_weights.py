@@ -1,10 +1,10 @@
-"""Weights that PyTorch saved: the tensors of a file by name, without PyTorch, and without running anything.
+"""Read the tensors of a file that PyTorch saved, by name, without PyTorch, and without running anything.
 
 Such a file has five pickles and then blocks of numbers. (Newer versions of PyTorch write zip files; no model
 of the catalog has such weights.) A pickle is a program for a small machine with a stack, and Python's own
 reader lets the program import and call whatever it names. Here `pickletools` only takes it apart into its
-instructions. `_INSTRUCTIONS` has those that tensors in dictionaries need, and a tensor becomes a description
-of where its numbers are. Everything else is refused.
+instructions. `_INSTRUCTIONS` has the instructions for tensors in dictionaries, and a tensor becomes a
+description of where its numbers are. Everything else is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARK = object()  # where the items of a tuple, list or dictionary begin on the 
 
 
 class _Name(NamedTuple):
-    """A name that a pickle wants to import, and that is known."""
+    """A known name that a pickle wants to import."""
 
     text: str
 
@@ -42,7 +42,7 @@ class _Block(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """Where the numbers of a tensor are: `strides` says how far apart they lie in the block."""
+    """Where the numbers of a tensor are: `strides` are their distances in the block."""
 
     block: _Block
     offset: int
@@ -51,7 +51,7 @@ class _Tensor(NamedTuple):
 
 
 def read_weights(path: Path) -> dict[str, Array]:
-    """Return the tensors of a file, by name. What is not a tensor in its dictionary is left out."""
+    """Return the tensors of a file, by name. Other values in its dictionary are left out."""
     try:
         with path.open("rb") as file:
             return _read_tensors(file)
@@ -60,7 +60,7 @@ def read_weights(path: Path) -> dict[str, Array]:
     except ValueError as e:
         reason = first_line(e)[:_LONGEST_REASON]
         raise DataError(f"{path}: not a weights file saved by PyTorch: {reason}") from e
-    # Of instructions or numbers that do not fit together.
+    # The instructions or numbers do not fit together.
     except (LookupError, TypeError, AttributeError, OverflowError, MemoryError) as e:
         reason = f"a damaged pickle ({type(e).__name__})"
         raise DataError(f"{path}: not a weights file saved by PyTorch: {reason}") from e
@@ -87,7 +87,7 @@ def _read_block(file: BinaryIO, block: _Block) -> bytes:
 
 
 def _array(tensor: _Tensor, content: bytes) -> Array:
-    """Return the numbers of a tensor as a view of its block, which NumPy refuses beyond the block's end."""
+    """Return the numbers of a tensor as a view of its block; NumPy refuses to read beyond its end."""
     kind = tensor.block.type
     strides = [step * kind.itemsize for step in tensor.strides]
     return np.ndarray(tensor.shape, kind, content, tensor.offset * kind.itemsize, strides)
@@ -125,7 +125,7 @@ class _Machine:
 
 
 def _read_pickle(file: BinaryIO) -> Any:
-    """Return the value of the pickle at the position of the file, which is at its end afterwards."""
+    """Return the value of the next pickle in the file, and move to the pickle's end."""
     machine = _Machine()
     for instruction, argument, _ in pickletools.genops(file):
         if instruction.name not in _INSTRUCTIONS:
@@ -141,7 +141,7 @@ def _known_name(text: str) -> _Name:
 
 
 def _describe_call(function: Any, arguments: Any) -> Any:
-    """Describe what Python would call."""
+    """Describe a call instead of making it."""
     if function == _Name(_DICTIONARY) and arguments == ():
         return {}
     if function == _Name(_TENSOR) and isinstance(arguments[0], _Block):
@@ -178,5 +178,5 @@ _INSTRUCTIONS: dict[str, Callable[[_Machine, Any], object]] = {
     "GLOBAL": lambda machine, text: machine.push(_known_name(text)),
     "REDUCE": lambda machine, _: machine.push(_describe_call(*machine.pop(2))),
     "BINPERSID": lambda machine, _: machine.push(_block(*machine.pop(1))),
-    "BUILD": lambda machine, _: machine.pop(1),  # attributes of a dictionary, which nobody needs
+    "BUILD": lambda machine, _: machine.pop(1),  # attributes of a dictionary, which are not needed
 }

@@ -1,1 +1,1 @@
-"""How raw values become unit vectors: fitted to the gallery, stored in it, and applied to queries."""
+"""Recipes turn raw values into unit vectors: fitted to the gallery, stored in it, applied to queries."""

@@ -32,7 +32,7 @@ class RecipePart(ABC):
     """A part of a recipe, which a gallery file stores; a frozen dataclass."""
 
     since_version: ClassVar[int] = 1  # the first version of the gallery format with this part
-    newest_version: ClassVar[int] = 1  # and that of its newest setting, if it is a later one
+    newest_version: ClassVar[int] = 1  # the version with its newest setting, if later
 
     @property
     def version_needed(self) -> int:
@@ -44,7 +44,7 @@ class RecipePart(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """A short description to print."""
+        """Return a short description to print."""
 
 
 class Step(RecipePart):
@@ -58,24 +58,24 @@ class Step(RecipePart):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
-    keeps_places: ClassVar[bool] = True  # whether every value stays that of a place in the image
+    keeps_places: ClassVar[bool] = True  # whether every value still belongs to one place in the image
 
     @classmethod
     @abstractmethod
     def of(cls, setting: Any) -> Self:
-        """The step with this setting, not yet fitted."""
+        """Return the step with this setting, not yet fitted."""
 
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Any:
-        """A setting from text, for `tune`; ValueError if it is invalid."""
+        """Return a setting from text, for `tune`; ValueError if it is invalid."""
 
     @property
     @abstractmethod
     def setting(self) -> Any: ...
 
     def for_extractor(self, extractor: Extractor | None) -> Self:
-        """The step for the raw values of this extractor; UsageError if it cannot be used for them."""
+        """Return the step for the raw values of this extractor; UsageError if it cannot be used for them."""
         return self
 
     @property
@@ -96,25 +96,25 @@ class Step(RecipePart):
         return self
 
     def fit_to_blocks(self, blocks: Iterable[Array]) -> Self:
-        """As `fit`, to values that come in blocks of rows, as they may be too many for the memory."""
+        """Return the fitted step, like `fit`, from blocks of rows that need not fit into memory together."""
         return self
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
-        """About how much memory `fit` needs at its peak."""
+        """Estimate how much memory `fit` needs at its peak."""
         return 0
 
     def n_outputs(self, n_inputs: int) -> int:
-        """Numbers per sample after this step; ValueError if it does not accept `n_inputs`."""
+        """Return the values per sample after this step; ValueError if it does not accept `n_inputs`."""
         return n_inputs
 
     @abstractmethod
     def apply(self, values: Array, dtype: str) -> Array:
-        """The values of a batch after this step, in float64; products are computed in `dtype`."""
+        """Return the values of a batch after this step, in float64; products are computed in `dtype`."""
 
     @classmethod
     @abstractmethod
     def from_stored(cls, stored: Stored) -> Self | None:
-        """The step as stored in a gallery file; None if its recipe does not have this step."""
+        """Return the step as stored in a gallery file; None if its recipe does not have this step."""
 
 
 class Section(NamedTuple):
@@ -123,12 +123,12 @@ class Section(NamedTuple):
     rows: int
     columns: int
     depth: int
-    is_centred: bool = False  # whether only differences within a part matter, as those of pixels
+    is_centred: bool = False  # whether only differences within a part matter, as in pixels
     name: str = ""  # of values that belong to the image as a whole, and are not divided
 
 
 class ImagesSeen(Protocol):
-    """What an extractor may ask about the images of a new gallery; an answer may take some time."""
+    """Facts about the images of a new gallery that an extractor may need; reading them may take some time."""
 
     @property
     def jobs(self) -> int: ...
@@ -137,10 +137,10 @@ class ImagesSeen(Protocol):
     def provider(self) -> str: ...
 
     def sizes(self) -> set[tuple[int, int]]:
-        """Width and height of all readable images."""
+        """Return the widths and heights of all readable images."""
 
     def are_colored(self) -> bool:
-        """Whether most of the images are in colour."""
+        """Return whether most of the images are in colour."""
 
 
 class OpenExtractor(NamedTuple):
@@ -163,15 +163,15 @@ class Extractor(RecipePart):
     @classmethod
     @abstractmethod
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
-        """The extractor with these settings; the others are derived from the images."""
+        """Return the extractor with these settings; the others are derived from the images."""
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
-        """The same extractor with other values of those settings that are not given, for `tune` to try."""
+        """Return the same extractor with other values of the settings not given, for `tune` to try."""
         return []
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """How the raw values are arranged in the image; empty if they are not."""
+        """How the raw values are arranged in the image; empty if they have no places."""
         return ()
 
     @property
@@ -181,42 +181,42 @@ class Extractor(RecipePart):
 
     @abstractmethod
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
-        """Which pixels the decoders should return."""
+        """Return which pixels the decoders should return."""
 
     @abstractmethod
     def is_blank(self, pixels: Array) -> Array:
-        """(m,): which images are all of one colour, and so have nothing to compare."""
+        """Return (m,): which images are all of one colour, and so have nothing to compare."""
 
     @abstractmethod
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
-        """Load and check the model, if there is one, so that a missing one is reported before any work.
+        """Load and check the model, if there is one, so that a missing model is reported before any work.
 
-        `provider` is what the model runs on.
+        `provider` is the hardware that the model runs on.
         """
 
     def max_batch(self, provider: str) -> int | None:
-        """Maximum number of images per batch, if it is limited."""
+        """Return the maximum number of images per batch, or None without a limit."""
         return None
 
     def moved_to(self, model: Path) -> Extractor | None:
-        """The same extractor with its model at another path; None if it has no model."""
+        """Return the same extractor with its model at another path; None if it has no model."""
         return None
 
     def is_same(self, other: Extractor) -> bool:
-        """Whether both make the same values of an image, wherever their models are."""
+        """Return whether both make the same values of an image, wherever their models are."""
         return self == other
 
     @classmethod
     @abstractmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Extractor:
-        """The extractor with the settings of the attribute `extractor` in a gallery file."""
+        """Return the extractor with the settings of the attribute `extractor` in a gallery file."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What `crnr info` shows: size, color and extractor, as plain values."""
+        """Return the plain values that `crnr info` shows: size, color and extractor."""
 
     def tunable_settings(self) -> dict[str, Any]:
-        """The options that `tune` varies, by name."""
+        """Return the options that `tune` varies, by name."""
         return {"extractor": self.name}
 
 
@@ -224,12 +224,12 @@ Made = tuple[Extractor, list[Note]]
 
 
 def is_one_color(pixels: Array, bands: int) -> Array:
-    """(m,): whether all pixels of an image are the same; False if values are not finite."""
+    """Return (m,): whether all pixels of an image are the same; False if values are not finite."""
     if not len(pixels) or pixels.shape[1] <= bands:
         return np.zeros(len(pixels), dtype=bool)
     per_pixel = pixels.reshape(len(pixels), -1, bands)
     first = per_pixel[:, :1]
-    # Nearly all images differ in a few places already, and need not be looked at as a whole.
+    # Nearly all images differ in a few places already, which avoids the comparison of all pixels.
     n_pixels = per_pixel.shape[1]
     few = per_pixel[:, :: max(1, n_pixels // 16)]
     same: Array = (few == first).all(axis=(1, 2))

@@ -23,7 +23,7 @@ _CELLS = 8  # along the shorter side, by default
 _SMALLEST_CELL = 3  # cells of 2 pixels were worse on digits of 16 x 16: see benchmarks/README.md
 _PHOTOGRAPHS = (64, 64)  # the working size of large images
 _LARGEST_BINS = 64
-_LONGEST_SIDE = 2048  # of the working size: a gallery of a stranger must not need gigabytes per image
+_LONGEST_SIDE = 2048  # of the working size: an untrusted gallery must not need gigabytes per image
 _WEAK = (
     f"if these are photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}): run "
     "`crnr model get efficientnet-lite0`, then add --extractor efficientnet-lite0"
@@ -108,7 +108,7 @@ class Gradients(Extractor):
             return OpenExtractor(oriented.values)
 
         def both(pixels: Array) -> Array:
-            """Each of unit length, so that they count the same."""
+            """Return gradients and colours, each of unit length, so that they count the same."""
             parts = oriented.values(brightness(pixels)), histograms(pixels, *self.size)
             return np.concatenate([_unit(part) for part in parts], axis=1)
 
@@ -146,28 +146,28 @@ class Gradients(Extractor):
 
 
 def _unit(rows: Array) -> Array:
-    """Of unit length, in place; a row of zeros stays as it is."""
+    """Scale the rows to unit length, in place; a row of zeros stays as it is."""
     norms = np.sqrt(np.einsum("md,md->m", rows, rows))[:, np.newaxis]
     np.divide(rows, norms, out=rows, where=norms > 0)
     return rows
 
 
 def brightness(pixels: Array) -> Array:
-    """(m, pixels), from the bytes of images in colour, (m, pixels * 3)."""
-    grey: Array = _by_pixel(pixels).astype(np.float32) @ _BRIGHTNESS
+    """Return (m, pixels): the brightness, from the bytes of colour images (m, pixels * 3)."""
+    grey: Array = _split_pixels(pixels).astype(np.float32) @ _BRIGHTNESS
     return grey
 
 
 def are_colored(pixels: Array) -> Array:
-    """(m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
-    bands = _by_pixel(pixels).astype(np.float32)
+    """Return (m,): which images, (m, pixels * 3), have more than greys and the noise of a camera."""
+    bands = _split_pixels(pixels).astype(np.float32)
     chroma = bands.max(axis=2) - bands.min(axis=2)
     colored: Array = (chroma > _CHROMA).mean(axis=1) >= _COLORED_SHARE
     return colored
 
 
 def histograms(pixels: Array, width: int, height: int) -> Array:
-    """(m, N_COLORS): the square root of the frequencies of the colours, quarter by quarter.
+    """Return (m, N_COLORS): the square root of the frequencies of the colours, quarter by quarter.
 
     A pixel counts for the nearest levels of every band, linearly interpolated, so that a small change of
     colour is a small change of the histogram.
@@ -183,7 +183,7 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
             for columns in (slice(centre), slice(centre, None))
         ]
         for number, quarter in enumerate(quarters):
-            # Bytes, even if an estimator is given them as other numbers.
+            # An estimator may get bytes as other numbers.
             values = quarter.astype(np.uint8, copy=False)
             weights = _weights()[values.reshape(len(quarter), quarter.shape[1] * quarter.shape[2], 3)]
             red, green, blue = (weights[:, :, band] for band in range(3))
@@ -194,13 +194,13 @@ def histograms(pixels: Array, width: int, height: int) -> Array:
     return out.reshape(len(pixels), N_COLORS)
 
 
-def _by_pixel(pixels: Array) -> Array:
+def _split_pixels(pixels: Array) -> Array:
     return pixels.reshape(len(pixels), pixels.shape[1] // 3, 3)
 
 
 @cache
 def _weights() -> Array:
-    """(256, levels): what a byte counts for each level; these are evenly spaced from 0 to 255."""
+    """Return (256, levels): the weight of a byte for each level; levels are evenly spaced from 0 to 255."""
     places = np.arange(256) * ((_LEVELS - 1) / 255)
     weights: Array = np.maximum(0, 1 - np.abs(places[:, np.newaxis] - np.arange(_LEVELS)))
     return weights.astype(np.float32)

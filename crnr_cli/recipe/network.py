@@ -29,7 +29,7 @@ _NOT_STORED = {"folder", "session"}  # fields that belong to this process
 class Network(Extractor):
     name: ClassVar[str] = "network"
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
-    newest_version: ClassVar[int] = 3  # since which the class token can be the vector
+    newest_version: ClassVar[int] = 3  # the first version in which the class token can be the vector
     is_slow: ClassVar[bool] = True
 
     model: str  # the path of the file when the gallery was built
@@ -46,7 +46,7 @@ class Network(Extractor):
     layout: str
     pool: str  # how a map becomes a vector
     folder: str | None = field(default=None, compare=False)  # of the gallery, where the model may be too
-    # The model, if it was loaded to choose these settings; then it need not be loaded again.
+    # The model, if choosing these settings has loaded it; it is not loaded again.
     session: Session | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Network(Extractor):
         return isinstance(other, Network) and replace(self, model="") == replace(other, model="")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is sent to another process, which loads the model itself."""
+        """Return the state to send to another process, which loads the model itself."""
         return vars(self) | {"session": None}
 
     def _settings(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Network(Extractor):
         return cls(**{**values, **tuples, "pool": pool, "folder": folder})
 
     def facts(self) -> dict[str, Any]:
-        """As plain values, with lists instead of tuples, as in JSON."""
+        """Return plain values, with lists instead of tuples, as in JSON."""
         settings = json.loads(json.dumps(self._settings()))
         return {
             "size": list(self.size),
@@ -181,7 +181,7 @@ class Network(Extractor):
         )
 
     def _preset(self) -> str:
-        """The preset that images are prepared by, as far as the stored settings tell."""
+        """Return the preset that matches the stored settings."""
         for name, preset in PRESETS.items():
             if (
                 self.filter == preset.filter
@@ -194,7 +194,7 @@ class Network(Extractor):
 
 
 def _is_close(values: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    """A file beside the model gives the numbers of a preset in another scale."""
+    """Return whether the values are equal up to rounding; config files use other scales than presets."""
     width = max(len(values), len(others))
     return all(
         math.isclose(a, b, rel_tol=1e-6)
@@ -203,5 +203,5 @@ def _is_close(values: tuple[float, ...], others: tuple[float, ...]) -> bool:
 
 
 def absolute_path(model: Path) -> str:
-    """A link keeps its name, as the weights of the model may be next to the link."""
+    """Return the absolute path without resolving links: the model's weights may be next to the link."""
     return str(model.parent.resolve() / model.name)

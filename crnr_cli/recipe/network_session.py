@@ -1,4 +1,4 @@
-"""A network that is loaded and run by onnxruntime, and what it can run on."""
+"""Load and run networks with onnxruntime, on the hardware that it supports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OpenNetwork:
     """A model in memory, and how images are passed to it."""
 
     def __init__(self, network: Network, jobs: int, provider: str) -> None:
-        """Find and load the model, and refuse one that is not the same to the byte."""
+        """Find and load the model; raise an error unless it is the same to the byte."""
         self._how = network
         session = network.session
         if session is None or (session.jobs, session.wanted) != (jobs, provider):
@@ -51,7 +51,7 @@ class OpenNetwork:
         self._n_at_once = given.shape[0] if isinstance(given.shape[0], int) else None
 
     def vectors(self, pixels: Array) -> Array:
-        """(m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
+        """Return (m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
@@ -59,7 +59,7 @@ class OpenNetwork:
         return np.concatenate(list(run_side_by_side(self._run, pieces, min(self._at_once, len(pieces)))))
 
     def _prepare(self, pixels: Array) -> Array:
-        """The input of the model: one channel after the other is scaled where it is needed, in one pass."""
+        """Return the model's input: the channels are scaled one at a time, in one pass."""
         how = self._how
         (width, height), bands = how.size, how.bands
         given: Array = pixels.reshape(len(pixels), height, width, bands)
@@ -98,22 +98,22 @@ class OpenNetwork:
 
 
 def make_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> Network:
-    """Combine the model with the user's options; refuse a model that does not turn images into vectors."""
+    """Combine the model with the user's options; reject a model that does not turn images into vectors."""
     return explain_network(options, jobs, provider).require_network()
 
 
 @dataclass
 class NetworkExplanation:
-    """How a model is used and why, as far as it could be decided."""
+    """The settings of a model and the reasons for them, as far as they could be decided."""
 
     inputs: list[Declared] = field(default_factory=list)
     outputs: list[Declared] = field(default_factory=list)
     # In the order of the decisions: input, preparation (the preset or file), layout, channels, size, crop,
     # filter, mean, std, output, pool.
     settings: dict[str, Reasoned] = field(default_factory=dict)
-    provider: str | None = None  # what it runs on
+    provider: str | None = None  # the hardware that it runs on
     network: Network | None = None
-    note: str | None = None  # what was assumed
+    note: str | None = None  # the assumptions, for the user
     error: CrnrError | None = None  # why there is no network
 
     def require_network(self) -> Network:
@@ -124,7 +124,7 @@ class NetworkExplanation:
 
 
 def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) -> NetworkExplanation:
-    """How `--extractor MODEL` with these options is understood; an error is returned, with what led to it."""
+    """Explain how `--extractor MODEL` is used with these options; an error is part of the result."""
     result = NetworkExplanation()
     try:
         path = find_model(options.model)
@@ -153,7 +153,7 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
 
 
 def _to_declared(given: Any) -> Declared:
-    """A dimension that is not a positive number is not fixed, whatever exporters write instead."""
+    """Return the declared input; a dimension is fixed only if it is a positive number."""
     shape = [None if isinstance(n, int) and n < 1 else n for n in given.shape]
     return Declared(given.name, given.type, tuple(shape))
 
@@ -171,9 +171,9 @@ def _another_model_error(path: Path, recorded: str, found: ModelHash) -> DataErr
 
 
 def _find_model(network: Network) -> Path:
-    """Return the path of the model, and refuse one that is not the same to the byte.
+    """Return the path of the model; raise an error unless the file is the same to the byte.
 
-    It is where it was, next to the gallery, or where a known model is on this machine.
+    It is at its old path, next to the gallery, or in this machine's folder of known models.
     """
     places = [Path(network.model)]
     if network.folder is not None:
@@ -193,7 +193,7 @@ def _find_model(network: Network) -> Path:
 
 
 def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
-    """The numbers per vector, by running the model once, as models often declare its output incompletely."""
+    """Run the model once and return the values per vector, as declared outputs are often incomplete."""
     (width, height), output_name = decider["size"], decider["output"]
     bands = 1 if decider["channels"] == "grey" else 3
     given = session.get_inputs()[0]
@@ -219,7 +219,7 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
 
 
 def _pool(output: Array, layout: str, pool: str) -> Array:
-    """(m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
+    """Return (m, n): the mean of maps over all positions, or the first token; vectors are not changed."""
     if pool == "cls":
         output = output[:, 0]
     elif pool == "mean":
@@ -234,13 +234,13 @@ class Session(NamedTuple):
     """A model in memory."""
 
     run: Any  # onnxruntime's session
-    provider: str  # what it runs on
+    provider: str  # the hardware that it runs on
     jobs: int  # the cores that it may use
-    wanted: str  # the provider that was asked for, or auto
+    wanted: str  # the requested provider, or auto
 
 
 def available_providers() -> list[str]:
-    """The providers of the installed onnxruntime, the best first."""
+    """Return the providers of the installed onnxruntime, the best first."""
     require_packages("onnx", "an extractor that is a network", "onnxruntime")
     import onnxruntime
 
@@ -289,18 +289,19 @@ def _run_on(path: Path, jobs: int, provider: str) -> Any:
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
-    # Several runs side by side, each in one thread, never wait for each other, as the threads of one run do
-    # after every layer: for those that lost their core to a decoder. The numbers are the same for any --jobs.
+    # Several runs side by side, each in one thread, never wait for each other. The threads of one run wait
+    # after every layer for any thread that lost its core to a decoder. The values are the same for any
+    # --jobs.
     settings.intra_op_num_threads = 1 if provider == CPU else jobs
     settings.inter_op_num_threads = 1
-    # A thread that waits gives its core away at once: on a busy machine the others may take long.
+    # A waiting thread gives its core away at once: on a busy machine the wait may be long.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     settings.log_severity_level = 4  # errors are raised as exceptions
     # Where a provider lacks an operator, the processor computes it.
     wanted = list(dict.fromkeys((PROVIDERS[provider], PROVIDERS[CPU])))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it uses something else, which is checked here
+            warnings.simplefilter("ignore")  # about using another provider, which is checked here
             session = onnxruntime.InferenceSession(path, settings, providers=wanted)
     except Exception as e:  # onnxruntime's exceptions have no public base class
         if "INVALID_PROTOBUF" in str(e):

@@ -1,7 +1,7 @@
-"""How a network is used where the user did not choose: by the files beside it, its name and its shapes.
+"""Decide how a network is used where the user did not choose: by the files next to it, its name and shapes.
 
-Nothing is guessed silently: what is not known is an error that names the option that decides, and what was
-assumed is reported in one note.
+Nothing is guessed silently: an unknown setting is an error that names the option to set, and one note reports
+all assumptions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TEXT_TYPES = ("tensor(string)", "tensor(int64)", "tensor(int32)")
 _BYTES = "tensor(uint8)"
 _SCALING = ("crop", "filter", "mean", "std")
 
-# Names of dimensions. PyTorch's exporters write what the user gives, optimum those of the first kind.
+# Names of dimensions. PyTorch's exporters write the user's names, optimum writes the first kind.
 _CHANNELS = {"num_channels", "channels", "channel", "c"}
 _SIDES = ({"height", "image_height", "h"}, {"width", "image_width", "w"})
 _PYTORCH_INPUT = "pixel_values"  # in every export of transformers, whose order is always the same
@@ -47,11 +47,11 @@ class Reasoned(NamedTuple):
 
     value: Any
     why: str
-    is_assumed: bool = False  # so that the user should know
+    is_assumed: bool = False  # whether the user should be told
 
 
 _CHOSEN = "chosen by an option"
-# What may be assumed, and the options that choose it.
+# The assumptions, and the options to set instead.
 _OPTIONS = {"layout": "--layout", "size": "--size", "output": "--extractor-output", "pool": "--pool"}
 
 
@@ -71,7 +71,7 @@ class _Source(NamedTuple):
 
 
 class Decider:
-    """Decides one setting after the other; `settled` has those that are decided, by name, in this order."""
+    """Decides one setting after the other; `settled` holds the decided settings, by name, in this order."""
 
     def __init__(
         self, options: NetworkOptions, inputs: Sequence[Declared], outputs: Sequence[Declared]
@@ -81,7 +81,7 @@ class Decider:
         self.settled: dict[str, Reasoned] = {}
 
     def decide(self) -> None:
-        """All but `pool`, for which the network has to be run once."""
+        """Decide all settings but `pool`, which needs one run of the network."""
         given = self._input()
         self.settled["input"] = Reasoned(given.name, "its only input")
         source = self._source([name for name in _SCALING if name not in self._fixed_scaling(given)])
@@ -112,12 +112,12 @@ class Decider:
 
     @cached_property
     def _config(self) -> Preparation | None:
-        """A preset that the user chose counts more, so that a file can be ignored."""
+        """The config file next to the model, unless the user chose a preset, which takes precedence."""
         return None if self.options.preset else find_preparation(self.options.model)
 
     @cached_property
     def _family(self) -> Preset | None:
-        """The preset that describes the outputs, even if a file says how images are prepared."""
+        """The preset that describes the outputs, even if a config file describes how images are prepared."""
         if name := self.options.preset or (self._guess and self._guess.preset):
             return PRESETS[name]
         with suppress(DataError):  # it matters only where the file is needed
@@ -177,7 +177,7 @@ class Decider:
         )
 
     def _image_shape(self, given: Declared) -> tuple[Any, Any, Any]:
-        """Channels, height and width: numbers, or names if the model does not fix them."""
+        """Return channels, height and width: numbers, or names if the model does not fix them."""
         _, first, second, third = given.shape
         return (first, second, third) if self["layout"] == "nchw" else (third, first, second)
 
@@ -210,7 +210,7 @@ class Decider:
         raise UsageError(f"{path}: takes images of any size; choose one with --size, such as --size 224")
 
     def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
-        """What no preset and no file has to tell."""
+        """Return the settled scaling: the user's options, and mean 0 and std 1 for uint8 models."""
         found = {name: Reasoned(value, _CHOSEN) for name, value in self.options.scaling.items()}
         if given.type == _BYTES:
             why = "because the model takes bytes, and scales them itself"
@@ -218,7 +218,7 @@ class Decider:
         return found
 
     def _source(self, needed: list[str]) -> _Source:
-        """Where the settings that are needed come from."""
+        """Return the source of the needed settings."""
         if not needed:
             return _Source("options", "options", _CHOSEN, {})
         if self.options.preset:
@@ -280,13 +280,13 @@ class Decider:
         raise UsageError(f"{path}: has {which}; choose with --extractor-output: {', '.join(names)}")
 
     def decide_pool(self, shape: tuple[int, ...]) -> None:
-        """By the shape of the output for some images."""
+        """Decide `pool` from the shape of the output for some images."""
         self.settled["pool"] = self._pool(shape)
 
     def _pool(self, shape: tuple[int, ...]) -> Reasoned:
         path, output, pool = self.options.model, self["output"], self.options.pool
         shape_text = " x ".join(map(str, shape[1:]))
-        is_vector = math.prod(shape[1:]) in (0, max(shape[1:]))  # nothing at all is refused later
+        is_vector = math.prod(shape[1:]) in (0, max(shape[1:]))  # an empty output is rejected later
         is_map = f"{path}: the output {output} is a map of {shape_text} per image, not a vector"
         if pool is None:
             if is_vector:
@@ -311,7 +311,7 @@ class Decider:
         return Reasoned(pool, _CHOSEN)
 
     def note(self) -> str | None:
-        """All that was assumed, for the user; None if there is nothing."""
+        """Return a note with all assumptions for the user; None without any."""
         preparation = self.settled["preparation"]
         others = {name: self.settled[name] for name in _OPTIONS if self.settled[name].is_assumed}
         assumed = ", ".join(f"{name} {_text(one.value)}" for name, one in others.items())

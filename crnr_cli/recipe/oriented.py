@@ -14,8 +14,8 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-_FLOOR = 0.5  # of soft: the share of an image's mean strength that every block is given besides its own
-_CLIP = 0.2  # of clipped: no value of a block is larger, before it gets unit length again
+_FLOOR = 0.5  # for soft: the share of an image's mean strength that is added to every block's strength
+_CLIP = 0.2  # for clipped: the largest value of a block, before it gets unit length again
 _ROUNDING = 2.5e-7  # of an angle, as a share of the full circle
 _PIXELS_AT_ONCE = 2**15  # so that the arrays of a few images stay in the cache of a core
 
@@ -57,7 +57,7 @@ class OrientedGradients:
         return rows * columns * self.n_per_block
 
     def values(self, grey: Array) -> Array:
-        """(m, n_values), for images (m, height * width) of any scale: block by block, row by row."""
+        """Return (m, n_values), for images (m, height * width) of any scale: block by block, row by row."""
         out = np.empty((len(grey), self.n_values), np.float32)
         step = max(1, _PIXELS_AT_ONCE // (self.width * self.height))
         with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinity stay, and are reported later
@@ -74,17 +74,17 @@ class OrientedGradients:
         return _triangles(self.height, rows).T.copy(), _triangles(self.width, columns)
 
     def _pool_cells(self, down: Array, right: Array) -> Array:
-        """(m, rows, columns, bins): the histogram of every cell."""
+        """Return (m, rows, columns, bins): the histogram of every cell."""
         of_rows, of_columns = self._windows
         magnitude = np.hypot(right, down)
-        # Angles are measured in bins, from 0 to `bins`; the direction 0 is that of `bins`, too.
+        # Angles are measured in bins, from 0 to `bins`; direction 0 is also direction `bins`.
         angle = np.arctan2(down, right)
         angle *= np.float32(self.bins / (2 * np.pi))
         np.add(angle, np.float32(self.bins), out=angle, where=angle < 0)
         # A bin's share of a pixel, magnitude * max(0, 1 - |angle - bin|), without products for every bin.
         distance = np.multiply(angle, magnitude, out=angle)
-        # A pixel in the direction of a bin has none for the next bins, despite rounding: the square root
-        # would make much of it, and copies of an image in other depths would differ.
+        # A pixel in the direction of a bin adds nothing to the next bins, despite rounding: the square root
+        # would enlarge it, and copies of an image in other depths would differ.
         height = magnitude * np.float32(1 - _ROUNDING * self.bins)
         share = np.empty((self.bins, *magnitude.shape), np.float32)
         for number in range(self.bins):
@@ -95,8 +95,8 @@ class OrientedGradients:
         return np.ascontiguousarray(pooled.transpose(1, 2, 3, 0))
 
     def _normalize(self, cells: Array, out: Array) -> None:
-        """Blocks from cells, each divided by its norm, and the square root of the values."""
-        if self.norm == "none":  # whole images have unit length, as cells have the scale of the pixels
+        """Fill `out` with blocks: the square root of cells divided by the norm of their block."""
+        if self.norm == "none":  # cells keep the scale of the pixels; whole images get unit length
             out[:] = np.sqrt(cells, out=cells).reshape(out.shape)
             out *= _inverse(np.sqrt(np.einsum("mv,mv->m", out, out)))[:, np.newaxis]
             return
@@ -112,7 +112,7 @@ class OrientedGradients:
         if self.norm == "soft":
             squares += np.float32(_FLOOR**2) * squares.mean(axis=(1, 2), keepdims=True)
         factors = _inverse(np.sqrt(squares))[..., np.newaxis]
-        if self.norm == "soft":  # the root of the product is that of its factors, and there are fewer cells
+        if self.norm == "soft":  # the product of the roots is the same, and there are fewer cells
             np.sqrt(factors, out=factors)
             roots = np.sqrt(cells)
             for i, j, corner in corners:
@@ -126,7 +126,7 @@ class OrientedGradients:
 
 
 def _gradient(images: Array) -> tuple[Array, Array]:
-    """Central differences downwards and to the right, one-sided at the edges, as numpy.gradient has them."""
+    """Return central differences downwards and to the right, one-sided at the edges, like numpy.gradient."""
     images = _scale(images)
     down, right = np.zeros_like(images), np.zeros_like(images)
     if images.shape[1] > 1:
@@ -143,9 +143,9 @@ def _gradient(images: Array) -> tuple[Array, Array]:
 
 
 def _scale(images: Array) -> Array:
-    """In float32, with values that can be squared.
+    """Return the images in float32, scaled so that values can be squared.
 
-    The factor is a power of 4, which changes no digit, so that the result is the same for all scales.
+    The factor is a power of 4, which changes no digit, so the result is the same for all scales.
     """
     if images.dtype == np.uint8:
         return images.astype(np.float32)
@@ -156,7 +156,7 @@ def _scale(images: Array) -> Array:
 
 
 def _hat(distance: Array, height: Array, out: Array) -> Array:
-    """max(0, height - |distance|)."""
+    """Return max(0, height - |distance|)."""
     np.abs(distance, out=out)
     np.subtract(height, out, out=out)
     positive: Array = np.maximum(out, 0, out=out)
@@ -164,13 +164,13 @@ def _hat(distance: Array, height: Array, out: Array) -> Array:
 
 
 def _inverse(values: Array) -> Array:
-    """1 / values, and 0 for 0: a block without any gradient stays empty."""
+    """Return 1 / values, and 0 for 0: a block without any gradient stays empty."""
     inverse: Array = np.divide(1, values, out=np.zeros_like(values), where=values != 0)
     return inverse
 
 
 def _triangles(side: int, cells: int) -> Array:
-    """(side, cells): the weight of each pixel in each cell, which falls to 0 at the centres of the next."""
+    """Return (side, cells): the weight of each pixel in each cell, falling to 0 at the next centres."""
     width = side / cells
     pixels, centres = np.arange(side) + 0.5, (np.arange(cells) + 0.5) * width
     weights: Array = np.maximum(0, 1 - np.abs(pixels[:, np.newaxis] - centres) / width)

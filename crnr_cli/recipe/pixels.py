@@ -30,7 +30,7 @@ _WEAK = (
 def working_size(
     chosen: Size | None, images: ImagesSeen, of_large: Size, weak: str
 ) -> tuple[Size, list[Note]]:
-    """The chosen size, or the common one of all images if it is small, or a default, with notes on it.
+    """Return the chosen size, the common size of all images if it is small, or a default, with notes.
 
     `of_large` is the default if there are large images, and `weak` a note for large images in colour, which
     may be photographs.

@@ -1,4 +1,4 @@
-"""The recipe: how a sample becomes a unit vector. It is fitted to the gallery and applied to queries too."""
+"""The recipe: how a sample becomes a unit vector. It is fitted to the gallery and applied to queries."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ NEWEST_VERSION = max(max(part.since_version, part.newest_version) for part in _P
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
-    """The steps with these settings, by name, not fitted yet; a step without a setting is not used."""
+    """Return the steps with these settings, by name, not fitted yet; a step without a setting is not used."""
     return tuple(
         step.of(settings[name]) for name, step in STEPS.items() if settings.get(name, step.off) != step.off
     )
 
 
 def restore_extractor(stored: Stored) -> Extractor:
-    """The extractor of a gallery file.
+    """Return the extractor of a gallery file.
 
-    Its name is part of its description. The oldest extractors have none: raw pixels are described by the size
-    and colour of the images alone, and a network without its name.
+    Its name is part of its description. The oldest extractors have no name: raw pixels are described by the
+    size and colour of the images alone, and a network by its other settings.
     """
     if "extractor" not in stored.attributes:
         return RawPixels.from_stored({}, stored)
     try:
         settings = json.loads(stored.attributes["extractor"])
-    except (TypeError, ValueError, RecursionError):  # the last for brackets within brackets, thousands deep
+    except (TypeError, ValueError, RecursionError):  # the last: nested too deeply
         settings = None
     if not isinstance(settings, dict):
         raise ValueError("the description of the extractor is invalid")
@@ -76,7 +76,7 @@ class Recipe:
 
     @classmethod
     def of(cls, n_inputs: int, extractor: Extractor | None = None, steps: tuple[Step, ...] = ()) -> Recipe:
-        """A recipe with steps that are chosen, but do not know yet what they are applied to."""
+        """Return a recipe with chosen steps, adapted to the extractor."""
         for i, step in enumerate(steps):
             mixing = [other for other in steps[:i] if not other.keeps_places]
             if mixing and step.for_extractor(extractor).part_edges is not None:
@@ -91,7 +91,7 @@ class Recipe:
         return cls.of(extractor.n_values, extractor, steps)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Recipe:
-        """The same recipe with other steps, by their settings, not fitted yet."""
+        """Return the same recipe with other steps, by their settings, not fitted yet."""
         return Recipe.of(self.n_inputs, self.extractor, make_steps(settings))
 
     @property
@@ -119,7 +119,7 @@ class Recipe:
         return all(step.is_fitted for step in self.steps)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest | None:
-        """Which pixels the decoders should return; None if samples are not images."""
+        """Return which pixels the decoders should return; None if samples are not images."""
         return self.extractor.request(max_pixels, with_hash=with_hash) if self.extractor else None
 
     @property
@@ -135,9 +135,9 @@ class Recipe:
         max_pixels: int = MAX_PIXELS,
         with_hash: bool = False,
     ) -> OpenRecipe:
-        """Make the recipe ready for samples, or for their raw values if a source has these already.
+        """Make the recipe ready for samples, or for raw values if the source holds these already.
 
-        A model is loaded and checked now, so that a missing one is reported before any work.
+        A model is loaded and checked now, so that a missing model is reported before any work.
         """
         if has_values or self.extractor is None:
             return OpenRecipe(self, provider)
@@ -152,21 +152,23 @@ class Recipe:
         )
 
     def fit(self, raw: Array) -> Recipe:
-        """The recipe with its steps fitted, one after the other, to the gallery's raw values."""
+        """Return the recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.steps:
-            steps.append(step if step.is_fitted else step.fit(_through(steps, raw)))
+            steps.append(step if step.is_fitted else step.fit(_apply_steps(steps, raw)))
         return replace(self, steps=tuple(steps))
 
     def fit_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
-        """As `fit`, to raw values in blocks of rows, which are read again for every step to be fitted."""
+        """Return the fitted recipe, like `fit`; the blocks of raw values are read again for every step."""
         steps: list[Step] = []
         for step in self.steps:
-            steps.append(step if step.is_fitted else step.fit_to_blocks(_blocks_through(steps, blocks())))
+            steps.append(
+                step if step.is_fitted else step.fit_to_blocks(_apply_steps_to_blocks(steps, blocks()))
+            )
         return replace(self, steps=tuple(steps))
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
-        """About how much memory is needed to hold the vectors and to fit the steps."""
+        """Estimate how much memory is needed to hold the vectors and to fit the steps."""
         needed, n_inputs = 0, self.n_inputs
         for step in self.steps:
             needed += step.fit_bytes(n_samples, n_inputs, itemsize)
@@ -174,7 +176,7 @@ class Recipe:
         return needed + n_samples * n_inputs * itemsize
 
     def drop_unusable(self, batch: Batch) -> Batch:
-        """The raw values of the usable samples, for steps that are not fitted yet.
+        """Return the raw values of the usable samples, for steps that are not fitted yet.
 
         Images of any depth get the scale of 8-bit images, as a step may give large values more weight.
         """
@@ -189,7 +191,7 @@ class Recipe:
         return batch.with_values(*self.unit_vectors(batch.values, dtype))
 
     def unit_vectors(self, raw: Array, dtype: str) -> tuple[Array, list[SampleError | None]]:
-        """(m, d) unit vectors as rows, and the fault of every row or None; a row with a fault is all zero."""
+        """Return unit vectors (m, d), and the fault of every row or None; a row with a fault is all zero."""
         if not len(raw):
             return np.empty((0, self.n_outputs), dtype), []
         largest, faults = _magnitudes(raw)
@@ -202,15 +204,15 @@ class Recipe:
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         for row in np.flatnonzero(norms == 0):
             faults[row] = faults[row] or _blank_error("the vector is all zero")
-        if self.part_edges is not None:  # which are of unit length, each by itself
+        if self.part_edges is not None:  # each part has unit length
             return values.astype(dtype), faults
         vectors = np.empty(values.shape, dtype)
         np.divide(values, np.where(norms > 0, norms, 1)[:, None], out=vectors, casting="same_kind")
         return vectors, faults
 
     def to_stored(self) -> Stored:
-        """The recipe as stored in a gallery file."""
-        no_images = {"width": 0, "height": 0, "color": False}  # replaced by those of the extractor
+        """Return the recipe as stored in a gallery file."""
+        no_images = {"width": 0, "height": 0, "color": False}  # replaced by the extractor's
         stored = Stored({"kind": self.kind, "n_inputs": self.n_inputs, **no_images})
         for part in self._parts:
             stored |= part.to_stored()
@@ -225,7 +227,7 @@ class Recipe:
 
     @classmethod
     def from_stored(cls, stored: Stored) -> Recipe:
-        """The recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
+        """Return the recipe of an untrusted file; ValueError, LookupError or TypeError if it is invalid."""
         values = stored.attributes
         kind = values["kind"]
         if kind not in ("pictures", "features"):
@@ -241,19 +243,19 @@ class Recipe:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of all steps by name, including those that are not used."""
+        """The settings of all steps by name, including steps that are not used."""
         chosen = {step.name: step.setting for step in self.steps}
         return {name: chosen.get(name, step.off) for name, step in STEPS.items()}
 
     def facts(self) -> dict[str, Any]:
-        """What `crnr info` shows, as plain values."""
+        """Return the plain values that `crnr info` shows."""
         extractor = {"size": None, "color": False, "extractor": None}
         if self.extractor:
             extractor = self.extractor.facts()
         return {"made_from": self.kind, "n_inputs": self.n_inputs, **extractor, **self.settings}
 
     def describe(self) -> list[str]:
-        """A short description of each step, to print."""
+        """Return a short description of each step, to print."""
         first = (
             format_count(self.n_inputs, "feature") if self.extractor is None else self.extractor.describe()
         )
@@ -267,9 +269,9 @@ class OpenRecipe:
     recipe: Recipe
     provider: str  # what a network should run on
     request: PixelRequest | None = None  # which pixels the decoders should return; None: nothing is decoded
-    extractor: OpenExtractor | None = None  # None: what is read are raw values already
+    extractor: OpenExtractor | None = None  # None: the source holds raw values already
     is_network: bool = False  # whether a network has to run, which takes longer than classifying
-    accelerator: str | None = None  # what it runs on, if that was chosen automatically: not the processor
+    accelerator: str | None = None  # the hardware that was chosen automatically, unless it is the processor
 
     @property
     def max_batch(self) -> int | None:
@@ -302,11 +304,11 @@ def _blank_error(why: str) -> SampleError:
 
 
 def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
-    """The largest absolute value per row, or 0 if it is not finite; and the fault of every row, or None."""
+    """Return each row's largest absolute value, or 0 if not finite, and each row's fault, or None."""
     faults: list[SampleError | None] = [None] * len(raw)
     if not raw.size:
         return np.zeros(len(raw)), faults
-    # min and max propagate NaN, so that no boolean copy is needed.
+    # min and max propagate NaN, which saves a boolean copy.
     low, high = raw.min(axis=1).astype(np.float64), raw.max(axis=1).astype(np.float64)
     finite = np.isfinite(low) & np.isfinite(high)
     largest = np.where(finite, np.maximum(np.abs(low), np.abs(high)), 0)
@@ -317,8 +319,11 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     return largest, faults
 
 
-def _blocks_through(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
-    """As `_through`. The scale is that of the first block, which is as good as any: no step depends on it."""
+def _apply_steps_to_blocks(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
+    """Yield the values of the blocks after these steps, like `_apply_steps`.
+
+    The first block sets the scale, which is as good as any: no step depends on it.
+    """
     scale = 0.0
     for raw in blocks:
         scale = scale or max(abs(float(raw.min())), abs(float(raw.max())))
@@ -328,8 +333,8 @@ def _blocks_through(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[
         yield values
 
 
-def _through(steps: Sequence[Step], raw: Array) -> Array:
-    """The gallery's values after these steps, with the same scale for all, so that their lengths matter."""
+def _apply_steps(steps: Sequence[Step], raw: Array) -> Array:
+    """Return the gallery's values after these steps, at one scale for all, so that their lengths matter."""
     largest = max(abs(float(raw.min())), abs(float(raw.max())))
     values = np.divide(raw, largest or 1.0, dtype=np.float64)
     for step in steps:

@@ -17,12 +17,12 @@ from crnr_cli.wording import format_count
 
 _LARGEST = 100  # beyond that, all values but the largest vanish
 _GRID = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
-_BLANK = 1e-6  # a part whose values differ by less than this share of the largest is all the same
+_BLANK = 1e-6  # a part whose values differ by less than this share of the largest is blank
 
 
 @dataclass(frozen=True)
 class Power(Step):
-    """A power below 1 gives small features more weight."""
+    """Raises values to a power; a power below 1 gives small features more weight."""
 
     name: ClassVar[str] = "power"
     off: ClassVar[Any] = 1.0
@@ -114,7 +114,7 @@ class Pca(Step):
         return self.axes.astype(np.float32)
 
     def apply(self, values: Array, dtype: str) -> Array:
-        """The projection is computed in the type of the vectors, like everything after it."""
+        """Return the projection, computed in the type of the vectors, like everything after it."""
         axes = self.axes if dtype == "float64" else self._single_axes
         projected: Array = (values.astype(dtype) @ axes).astype(np.float64)
         return projected
@@ -133,7 +133,7 @@ class Pca(Step):
 
 
 def principal_axes(values: Array, count: int) -> Array:
-    """(n_inputs, count): the first eigenvectors of the covariance of the centred samples.
+    """Return (n_inputs, count): the first eigenvectors of the covariance of the centred samples.
 
     `values` are float64, and are overwritten.
     """
@@ -152,10 +152,10 @@ def principal_axes(values: Array, count: int) -> Array:
 
 
 def principal_axes_of_blocks(blocks: Iterable[Array], count: int) -> Array:
-    """(n_inputs, count), of blocks of rows in float64: from their covariance, which one pass gives.
+    """Return (n_inputs, count): the axes of blocks of rows in float64, from the covariance in one pass.
 
-    The mean is not known before the end. That of the first block is near enough to it that nothing is lost
-    by cancellation.
+    The mean is not known before the end. The mean of the first block is near enough that cancellation loses
+    nothing.
     """
     n, shift, total, squares = 0, np.empty(0), np.empty(0), np.empty(0)
     for block in blocks:
@@ -184,7 +184,7 @@ def _require_count(count: int, n: int, n_inputs: int) -> None:
 
 
 def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors, the largest last."""
+    """Return eigenvalues and eigenvectors, the largest last."""
     n = len(symmetric)
     if 4 * count > n:  # computing all of them is faster
         variances, axes = np.linalg.eigh(symmetric)
@@ -196,18 +196,18 @@ def _leading_eigenvectors(symmetric: Array, count: int) -> tuple[Array, Array]:
 
 
 class Tile(NamedTuple):
-    """One part of an image: the box that it takes, in shares of the height and the width."""
+    """One part of an image: its box, in shares of the height and the width."""
 
     top: float
     bottom: float
     left: float
     right: float
-    name: str = ""  # of a part that is no tile, but belongs to the image as a whole
+    name: str = ""  # of a part that is not a tile, but belongs to the image as a whole
 
 
 @dataclass(frozen=True)
 class Parts(Step):
-    """Every part is centred if it holds pixels, and gets unit length; together they follow each other."""
+    """Divides values into parts, centres parts of pixels, and scales each part to unit length."""
 
     name: ClassVar[str] = "parts"
     off: ClassVar[Any] = None
@@ -268,7 +268,7 @@ class Parts(Step):
 
     @cached_property
     def _order(self) -> Array:
-        """Which raw value each value of the parts is, one part after the other."""
+        """The order of the raw values, one part after the other."""
         rows, columns, depth, *_ = self.sections[0]
         places = np.arange(rows * columns * depth).reshape(rows, columns, depth)
         down, right = _cuts(rows, self.rows), _cuts(columns, self.columns)
@@ -281,7 +281,7 @@ class Parts(Step):
 
     @cached_property
     def part_edges(self) -> Array:
-        """From the sizes alone, as a gallery of a stranger may declare more values than there are."""
+        """The edges of the parts, from the sizes alone: an untrusted gallery may declare too many values."""
         rows, columns, depth, *_ = self.sections[0]
         sizes = np.outer(np.diff(_cuts(rows, self.rows)), np.diff(_cuts(columns, self.columns))) * depth
         others = [section.rows * section.columns * section.depth for section in self.sections[1:]]
@@ -301,7 +301,7 @@ class Parts(Step):
             means = np.add.reduceat(values, edges, axis=1) / sizes
             spread = np.maximum.reduceat(values, edges, axis=1) - np.minimum.reduceat(values, edges, axis=1)
             values -= np.repeat(means, sizes, axis=1)
-            # Of a part that is all the same, only rounding errors are left.
+            # In a part of equal values, only rounding errors are left.
             values *= np.repeat(spread > _BLANK * np.abs(means), sizes, axis=1)
         norms = np.sqrt(np.add.reduceat(values * values, edges, axis=1))
         values /= np.repeat(np.where(norms > 0, norms, 1), sizes, axis=1)
@@ -320,5 +320,5 @@ class Parts(Step):
 
 
 def _cuts(places: int, parts: int) -> Array:
-    """Where each of the parts begins, and the number of places: parts of about the same size."""
+    """Return where each part begins, and the number of places: parts of about the same size."""
     return np.round(np.linspace(0, places, parts + 1)).astype(int)

@@ -1,4 +1,4 @@
-"""The report of an audit: one page with the images of what looks wrong side by side."""
+"""The report of an audit: one page with suspicious images side by side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_audit(
     max_pixels: int = MAX_PIXELS,
     images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the page; returns what to say about missing images."""
+    """Write the page; return notes about missing images."""
     groups = sorted(report.near + report.copies, key=lambda group: not report.is_across(group))[:_GROUPS]
     shown = [i for suspect in report.suspects[:_SUSPECTS] for i in (suspect.sample, *suspect.supporters)]
     shown += [i for group in groups for i in group[:_MEMBERS]]
@@ -76,9 +76,9 @@ def write_audit(
 def _images_to_show(
     report: AuditReport, shown: Sequence[int], images_from: Sequence[Path]
 ) -> tuple[list[str], ImageSearch]:
-    """The names of the images to show, and where they are.
+    """Return the names of the images to show, and where to find them.
 
-    Only files that are still what the samples were made of; the queries were named on the command line.
+    Files must still have the content of the samples; the queries were named on the command line.
     """
     hashes = {report.names[i]: report.hashes[i] for i in shown}
     names = [*hashes, *(known.query for known in report.known[:_OTHERS])]

@@ -31,9 +31,9 @@ from crnr_cli.wording import format_count, kind_in_words
 _MAX_MISTAKES = 2000  # listed in the page
 MAX_IMAGES = 60  # embedded in the page
 _WORST = 24  # mistakes shown as cards
-MANY_CLASSES = 1000  # with more, the matrix has only those that are confused most often
+MANY_CLASSES = 1000  # with more, the matrix has only the most confused classes
 _IN_MATRIX = 50  # if there are many
-_PAIRS = 12  # listed beside the matrix
+_PAIRS = 12  # listed next to the matrix
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def write_report(
     max_pixels: int = MAX_PIXELS,
     images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the page; mistakes are shown with their images. Returns what to say about missing images."""
+    """Write the page, with the images of mistakes; return notes about missing images."""
     scores, mistakes = report.scores, report.mistakes
     classes = [score.name for score in scores.classes]
     in_matrix = matrix_classes(scores)
     named = _class_names([classes[i] for i in in_matrix.tolist()], mistakes)
-    # The queries were named on the command line, but the files that a CSV names may be anybody's.
+    # The queries were named on the command line, but a CSV may name any user's files.
     search = ImageSearch() if report.gallery else search_beside(names, images_from)
     found = find_images(choose_images(mistakes), search, max_pixels)
     uris = {name: data_uri(image) for name, image in found.images.items()}
@@ -162,13 +162,13 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
 
 
 def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) -> list[tuple[str, str]]:
-    """Facts about the gallery, if there is one and it has these classes."""
+    """Return facts about the gallery, if there is one and it has these classes."""
     if gallery is None:  # the rows come from a CSV
         if not os.path.exists(path):  # noqa: PTH110, which raises if access is denied
             return []
         try:
             gallery = load_gallery(path)
-        except GalleryError:  # the scores are those of the CSV; an unreadable gallery adds nothing to them
+        except GalleryError:  # the scores come from the CSV; an unreadable gallery adds nothing to them
             return []
     if not set(classes) <= set(gallery.classes):
         return []
@@ -196,13 +196,13 @@ def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) ->
 
 
 def _class_names(in_matrix: Sequence[str], mistakes: Sequence[Prediction]) -> list[str]:
-    """The classes of the matrix, and then those of listed mistakes that are not in it."""
+    """Return the classes of the matrix, and then other classes of listed mistakes."""
     listed = (name or "" for row in mistakes[:_MAX_MISTAKES] for name in (row.truth, row.label))
     return list(dict.fromkeys([*in_matrix, *listed]))
 
 
 def _worst(scores: Scores) -> list[dict[str, Any]]:
-    """The scores of the classes, the worst first; of very many, only these."""
+    """Return the scores of the classes, the worst first; of very many, only these."""
     worst = heapq.nsmallest(MANY_CLASSES, scores.classes, key=lambda score: score.f1)
     return [{**vars(score), "name": printable(score.name)} for score in worst]
 
@@ -217,7 +217,7 @@ def _pairs(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
 def mistake_records(
     mistakes: Sequence[Prediction], names: Sequence[str], uris: Mapping[str, str], folder: str
 ) -> list[dict[str, Any]]:
-    """The data of each mistake for the script of the page; classes are given by their index in `names`."""
+    """Return the data of each mistake for the page's script; classes are indexes in `names`."""
     place = {name: i for i, name in enumerate(names)}
     return [
         {
@@ -232,7 +232,7 @@ def mistake_records(
 
 
 def choose_images(mistakes: Sequence[Prediction]) -> list[str]:
-    """The images to embed: the worst mistakes, then one of each kind, then others."""
+    """Return the images to embed: the worst mistakes, then one of each kind, then others."""
     first: dict[tuple[str | None, str | None], str] = {}
     for row in mistakes:
         first.setdefault((row.truth, row.label), row.path)
@@ -241,7 +241,7 @@ def choose_images(mistakes: Sequence[Prediction]) -> list[str]:
 
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
-    """The number of right and wrong answers by margin, from 0 (or less, in the CSVs of other programs)."""
+    """Return counts of right and wrong answers by margin, from 0 (or less, in CSVs of other programs)."""
     known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
     if not known:
         return None
@@ -264,13 +264,13 @@ def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]
 
 
 def matrix_classes(scores: Scores) -> Array:
-    """The classes in the matrix, ascending: all of them or, if they are many, those confused most often."""
+    """Return the classes in the matrix, ascending: all of them or, if they are many, the most confused."""
     n_classes = len(scores.classes)
     if n_classes <= MANY_CLASSES:
         return np.arange(n_classes)
     wrong = scores.cells[scores.cells[:, 0] != scores.cells[:, 1]]
     listed = wrong[np.argsort(-wrong[:, 2], kind="stable")][:_PAIRS]
-    # Of equally frequent mistakes, those of classes that have most of them in all.
+    # Of equally frequent mistakes, prefer classes with most mistakes in all.
     mistakes = np.bincount(wrong[:, :2].ravel(), np.repeat(wrong[:, 2], 2), n_classes)
     order = np.lexsort((-mistakes[wrong[:, :2]].sum(axis=1), -wrong[:, 2]))[:_IN_MATRIX]
     chosen = dict.fromkeys([*listed[:, :2].ravel().tolist(), *wrong[order, :2].ravel().tolist()])
@@ -278,7 +278,7 @@ def matrix_classes(scores: Scores) -> Array:
 
 
 def matrix_cells(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
-    """The non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
+    """Return the non-empty cells; `strength` (0 to 1) is the opacity of their colour."""
     floor = 0.25 if len(in_matrix) <= 30 else 0.45  # small cells need a stronger colour
     queries = queries_per_class(scores)[in_matrix]
     placed = scores.cells.copy()
@@ -302,19 +302,19 @@ def pair_records(scores: Scores, in_matrix: Array) -> list[dict[str, Any]]:
 
 
 def queries_per_class(scores: Scores) -> Array:
-    """(K,): the number of queries of each true class."""
+    """Return (K,): the number of queries of each true class."""
     return np.bincount(scores.cells[:, 0], scores.cells[:, 2], len(scores.classes)).astype(np.int64)
 
 
 def _places(scores: Scores, in_matrix: Array) -> Array:
-    """(K,): the place of every class in the matrix; -1 if it is not there."""
+    """Return (K,): the place of every class in the matrix; -1 if it is not there."""
     places = np.full(len(scores.classes), -1)
     places[in_matrix] = np.arange(len(in_matrix))
     return places
 
 
 def matrix_layout(k: int) -> dict[str, Any]:
-    """The layout of the matrix: with many classes, counts and then names are left out."""
+    """Return the layout of the matrix: with many classes, counts and then names are left out."""
     density = "few" if k <= 14 else "several" if k <= 26 else "many" if k <= 50 else "crowded"
     return {
         "density": density,

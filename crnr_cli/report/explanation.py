@@ -27,7 +27,7 @@ from crnr_cli.wording import format_count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_IMAGES = 7  # of gallery samples, besides that of the query
+_IMAGES = 7  # of gallery samples, besides the query
 _LARGE = 384  # maximum width and height of the query's image, if its parts are shown
 _MAX_ROWS = 1000  # classes in a table of the page, the best first
 
@@ -46,7 +46,7 @@ def write_explanation(
     max_pixels: int = MAX_PIXELS,
     images_from: Sequence[Path] = (),
 ) -> list[str]:
-    """Write the drawing or the page. Returns what to say about gallery images that are missing from it."""
+    """Write the plot or the page; return notes about missing gallery images."""
     samples = samples_to_show(report)
     names = [sample.name for sample in samples]
     found = FoundImages({}, [], [])
@@ -70,7 +70,7 @@ def write_explanation(
 
 
 def samples_to_show(report: ExplainReport) -> list[WeightedSample]:
-    """The samples whose images are shown: those with the largest weights, and the nearest of `nn`."""
+    """Return the samples to show as images: those with the largest weights, and the nearest of `nn`."""
     samples = report.strongest(report.explanations[0], _IMAGES)
     nearest = [sample for each in report.explanations if (sample := report.nearest(each))]
     return samples[: _IMAGES - len(nearest)] + nearest
@@ -135,7 +135,7 @@ def _tiles(report: ExplainReport, explanation: MethodExplanation, image: Array |
 
 
 def _n_common(names: Sequence[str]) -> int:
-    """The number of letters with which all names begin."""
+    """Return the length of the common prefix of all names."""
     return len(list(takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))))
 
 

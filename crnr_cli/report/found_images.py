@@ -1,4 +1,4 @@
-"""Find the image files that a CSV or a gallery names, without showing files that nobody meant to show."""
+"""Find the image files in a CSV or a gallery, without showing files that the user did not mean."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ OUTSIDE, MISSING = "outside", "not found"
 
 @dataclass(frozen=True)
 class ImageSearch:
-    """Where images are looked for, and which files may be shown."""
+    """Where to look for images, and which files may be shown."""
 
-    folders: Sequence[Path] = ()  # where relative names are looked for, besides the current folder
-    moved_to: Sequence[Path] = ()  # where the end of a name may be found too, if the images have moved
+    folders: Sequence[Path] = ()  # for relative names, besides the current folder
+    moved_to: Sequence[Path] = ()  # folders for the end of a name, if the images have moved
     roots: Sequence[Path] | None = None  # only files below these may be shown; None: any file
     hashes: Mapping[str, str] = field(default_factory=dict)  # only files with this SHA-256, by name
 
     def find(self, name: str) -> str:
-        """The file, or OUTSIDE or MISSING."""
+        """Return the file, or OUTSIDE or MISSING."""
         result = MISSING
         for path in self._places(name):
             if not os.path.isfile(path):  # noqa: PTH113 - it never raises
@@ -52,14 +52,14 @@ class ImageSearch:
 
 @dataclass
 class FoundImages:
-    """Small images by the names that they were asked for, and the names that have none."""
+    """Small images by name, and the names without an image."""
 
     images: dict[str, Array]
     missing: list[str]
     outside: list[str]
 
     def notes(self, what: str, *, elsewhere: str) -> list[str]:
-        """What to say about those that are not shown."""
+        """Return notes on the images that are not shown."""
         remedy = "give their folder with --images-from"
         reasons = (
             (self.missing, f"was not found; run the command in {elsewhere}, or {remedy}"),
@@ -79,7 +79,7 @@ class FoundImages:
 def find_images(
     names: Sequence[str], search: ImageSearch, max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> FoundImages:
-    """Images that cannot be decoded count as missing; rows of feature files are not looked for."""
+    """Read images; files that cannot be decoded count as missing, and feature files are skipped."""
     names = [name for name in dict.fromkeys(names) if not is_table(name.rpartition("#")[0])]
     files = {name: search.find(name) for name in names}
     outside = [name for name, file in files.items() if file == OUTSIDE]
@@ -97,7 +97,7 @@ def search_beside(tables: Sequence[str], more: Sequence[Path]) -> ImageSearch:
 
 
 def _is_below(path: str, roots: Sequence[Path]) -> bool:
-    """Whether the file itself, with all links followed, is below one of these folders."""
+    """Return whether the file itself, with all links followed, is below one of these folders."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
 

@@ -16,12 +16,12 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 
 
 
 def printable(name: str) -> str:
-    """A name as displayable text: bytes that are not UTF-8 are replaced, control characters escaped."""
+    """Return a name as displayable text, with escapes for bytes that are not UTF-8 and control characters."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").translate(_ESCAPES)
 
 
 def common_folder(paths: Iterable[str]) -> str:
-    """The folder that contains all paths, with a slash at the end; empty if there is none but the root."""
+    """Return the folder that contains all paths, with a slash at its end; empty if it is the root."""
     try:
         shared = posixpath.commonpath({posixpath.dirname(path) for path in paths})
     except ValueError:  # no paths, or some absolute and some not

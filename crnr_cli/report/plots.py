@@ -22,18 +22,18 @@ _LONGEST_NAME = 44  # letters of a name that fit into one of two columns of a le
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 _MAX_BARS = 300  # classes; more are drawn as lines
 _MAX_SHAPES = 5000  # in an SVG or PDF; more are drawn as pixels
-FOR, AGAINST = "#0072b2", "#d55e00"  # which most colour-blind people can distinguish
+FOR, AGAINST = "#0072b2", "#d55e00"  # most colour-blind people can distinguish these
 _LINES = "///"
 _NARROWEST_KEY = 1.8  # inches
 _WEAKEST = 0.02  # the margin that is always shaded faintly, even if no other is larger
 _MOST_HATCHED = 1000  # tiles; more would take too long
 _BAND = 0.11  # the height of a part that is not a tile, as a share of the image's
 _STRONGEST = 0.66  # the opacity of the largest margin
-_LIGHTER = 0.6  # the share of its contrast that the image keeps, so that shades are seen on dark tiles too
+_LIGHTER = 0.6  # the share of contrast that the image keeps, so that shades are visible on dark tiles
 _LETTER = 0.58  # the width of a letter, as a share of its height
 _LONGEST_TITLE = 40  # letters
 _SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 10.0  # in points
-_READABLE = 7.0  # points to which text shrinks so that names fit; below, names are shortened instead
+_READABLE = 7.0  # points: text shrinks to this size to fit; below, names are shortened instead
 __all__ = [
     "Axes",
     "Figure",
@@ -88,10 +88,10 @@ def draw_explanation(
     classes: Sequence[str],
     images: Sequence[tuple[str, Array, int | None]],
 ) -> Figure:
-    """One row per method: the weights of all gallery samples, and the residual or score of every class.
+    """Draw one row per method: the weights of all gallery samples, and every class's residual or score.
 
-    With parts, the row begins with the image of the query and what its parts say.
-    `images` are (title, RGB, class) of the query, whose class is None, and of gallery samples.
+    With parts, the row begins with the image of the query and the support of its parts. `images` are (title,
+    RGB, class) of the query, whose class is None, and of gallery samples.
     """
     colors = _class_colors(panels, len(classes))
     strip = 1.8 if images else 0.0
@@ -121,7 +121,7 @@ def draw_explanation(
 
 
 def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
-    """Labels and runners-up get strong colours, the same in every panel; the others alternate in grey."""
+    """Return strong colours for labels and runners-up, the same in every panel, and greys for others."""
     named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
     return [_COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
 
@@ -163,7 +163,7 @@ def _draw_code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], c
 def _draw_lines(
     axes: Axes, heights: Array, class_of: Array, colors: Sequence[str], panel: Panel, width: float
 ) -> None:
-    """A line per place: one object per colour, as an object per class would take minutes for thousands."""
+    """Draw a line per place: one object per colour, because one per class would take minutes."""
     by_color: dict[str, list[int]] = {}
     for i, color in enumerate(colors):
         by_color.setdefault(color, []).append(i)
@@ -204,7 +204,7 @@ def _draw_values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Seque
 def _name_places(
     axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
 ) -> None:
-    """Write the names of all classes if there is room, else those of the label and the runner-up."""
+    """Write the names of all classes if there is room, else of the label and the runner-up."""
     room = len(classes) <= 30
     named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
     axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
@@ -238,7 +238,7 @@ def draw_sensitivity(
     marked: Mapping[str, tuple[float, float]],
     title: str,
 ) -> Figure:
-    """Accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
+    """Draw accuracy over lam, one line per name; `marked` points are (lam, accuracy)."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     place = {lam: i for i, lam in enumerate(lams)}  # equal distances, as a log axis has no 0
@@ -272,14 +272,14 @@ def draw_sensitivity(
 
 @dataclass(frozen=True)
 class TileDrawing:
-    """What is drawn of the parts of a query, for one method."""
+    """The drawing of a query's parts, for one method."""
 
     title: str
     image: Array | None  # RGB; None if there is no image to show
     tiles: Sequence[Tile]
     margins: Array  # (P,): how much each part supports the label
-    others: Sequence[str]  # the class that a part against the label speaks for; empty for the other parts
-    n_common: int = 0  # letters with which the names of all classes begin, which are left out first
+    others: Sequence[str]  # the class that a part against the label supports; empty for the other parts
+    n_common: int = 0  # length of the common prefix of class names, which is left out first
 
 
 def tiles_figure(drawing: TileDrawing) -> Figure:
@@ -291,10 +291,10 @@ def tiles_figure(drawing: TileDrawing) -> Figure:
 
 
 def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> None:
-    """`room` is about the width and height in inches that the image can take."""
+    """Draw the tiles; `room` is about the width and height in inches for the image."""
     image = np.full((4, 4, 3), 255, np.uint8) if drawing.image is None else drawing.image
     height, width = image.shape[:2]
-    # In grey, so that its own colours are not taken for a shade.
+    # In grey, so that its own colours are not mistaken for a shade.
     grey = 255 - (255 - image.astype(float).mean(axis=2)) * _LIGHTER
     axes.imshow(grey, cmap="gray", vmin=0, vmax=255, extent=(0, width, height, 0), interpolation="nearest")
     boxes = _boxes(drawing.tiles, width, height)
@@ -319,9 +319,9 @@ def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> N
 
 
 def _shades() -> LinearSegmentedColormap:
-    """From one colour through nothing to the other; small margins are seen beside large ones."""
+    """Return colours from one through nothing to the other; small margins stay visible next to large ones."""
     places = np.linspace(-1, 1, 257)
-    # As numbers: matplotlib 3.8 takes a colour with its opacity for a place with its colour.
+    # As numbers: matplotlib 3.8 would read a colour with its opacity as a place with its colour.
     colors = [
         to_rgba(AGAINST if place < 0 else FOR, _STRONGEST * abs(place) ** 0.7) for place in places.tolist()
     ]
@@ -329,7 +329,7 @@ def _shades() -> LinearSegmentedColormap:
 
 
 def _boxes(tiles: Sequence[Tile], width: int, height: int) -> Array:
-    """(P, 4): left, top, right and bottom in pixels; a part that is not a tile is a band below the others."""
+    """Return (P, 4): left, top, right and bottom in pixels; a part that is not a tile is a band below."""
     boxes, bottom = [], 1.0
     for tile in tiles:
         if tile.name:
@@ -341,7 +341,7 @@ def _boxes(tiles: Sequence[Tile], width: int, height: int) -> Array:
 
 
 def _hatch(axes: Axes, box: Array, strength: float) -> None:
-    """Lines, so that the two kinds of tiles differ without colours too; fainter for a small margin."""
+    """Draw lines, so that tiles differ without colours too; fainter for a small margin."""
     left, top, right, bottom = box.tolist()
     color = (AGAINST, min(1.0, 0.25 + strength))
     axes.add_patch(
@@ -352,7 +352,7 @@ def _hatch(axes: Axes, box: Array, strength: float) -> None:
 
 
 def _write_margins(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float) -> None:
-    """The margin in each tile and, if it is against the label, the class; `scale` is in points per pixel."""
+    """Write each tile's margin and, if it contradicts the label, the class; `scale` is points per pixel."""
     sizes = (boxes[:, 2:] - boxes[:, :2]) * scale
     lines_in = np.array([1.4 if tile.name else 2.6 for tile in drawing.tiles])
     points = min(_LARGEST_TEXT, (sizes[:, 1] / lines_in).min(), sizes[:, 0].min() / (5 * _LETTER))
@@ -386,7 +386,7 @@ def _shorten_name(name: str, longest: int, n_common: int = 0) -> str:
 
 
 def _draw_key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[float, float]) -> None:
-    """Which colour is which margin; `size` is that of the image in inches."""
+    """Draw the colour key of the margins; `size` is the image's, in inches."""
     width = max(1.0, _NARROWEST_KEY / size[0])
     place = axes.inset_axes(((1 - width) / 2, -0.27 / size[1], width, 0.13 / size[1]))
     bar = axes.figure.colorbar(shades, cax=place, orientation="horizontal")
@@ -399,8 +399,8 @@ def _draw_key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[floa
     )
 
 
-# When it is imported, matplotlib obeys a file matplotlibrc in the current folder, which may be anybody's and
-# may start LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
+# On import, matplotlib obeys a file matplotlibrc in the current folder, which may be any user's and may start
+# LaTeX. The user's own settings are not used either, so that plots are the same everywhere.
 with elsewhere():
     import matplotlib
     from matplotlib.axes import Axes

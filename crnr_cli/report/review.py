@@ -40,7 +40,7 @@ def write_review(
     images_from: Sequence[Path] = (),
     progress: Progress = silent,
 ) -> list[str]:
-    """Write the page; returns what to say about what is not on it."""
+    """Write the page; return notes on everything that is not on it."""
     search = search_beside([str(table)], images_from)
     names = [answer.row.path if answer.row.label else None for answer in report.answers]
     samples, why = _samples(report, search, options, progress)
@@ -74,7 +74,7 @@ def write_review(
                 "samples": [printable(name) for name in sample_names],
                 "per_part": PER_PART,
             },
-            # These are decoded while the page is written, so that few are in memory.
+            # These are decoded while the page is written, so few are in memory.
             "images": queries.parts(names, search, options.max_pixels, _SIDE),
             "sample_images": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
         },
@@ -98,7 +98,7 @@ class _Embedded:
     def parts(
         self, names: Sequence[str | None], search: ImageSearch, max_pixels: int, longest: int
     ) -> Iterator[list[str]]:
-        """The images of these names as data URIs; empty for those that are not shown, and for None."""
+        """Yield the images of these names as data URIs; empty for images that are not shown, and for None."""
         for start in range(0, len(names), PER_PART):
             part = names[start : start + PER_PART]
             found = find_images([name for name in part if name is not None], search, max_pixels, longest)
@@ -116,7 +116,7 @@ class _Embedded:
 def _samples(
     report: ReviewReport, search: ImageSearch, options: QueryOptions, progress: Progress
 ) -> tuple[list[Mapping[str, list[int]]], str]:
-    """For every answer, the strongest gallery samples of its two best classes; and why there are none."""
+    """Return every answer's strongest gallery samples of its two best classes, or a reason."""
     nothing: list[Mapping[str, list[int]]] = [{} for _ in report.answers]
     if report.gallery is None:
         return nothing, report.no_gallery
@@ -141,7 +141,7 @@ def _has_probabilities(report: ReviewReport) -> bool:
 def _records(
     report: ReviewReport, samples: Sequence[Mapping[str, list[int]]], place: Mapping[int, int]
 ) -> list[list[Any]]:
-    """The answers as short lists, as there may be many; classes are given by their place."""
+    """Return the answers as short lists, because there may be many; classes are indexes."""
     number = {name: i for i, name in enumerate(report.classes)}
 
     def record(answer: ReviewItem, of_answer: Mapping[str, list[int]]) -> list[Any]:

@@ -30,19 +30,19 @@ UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is re
 
 @dataclass(frozen=True)
 class Answers:
-    """The residuals of the classes for a batch of queries, and everything that is needed to decide."""
+    """The residuals of the classes for a batch of queries, and everything for the decision."""
 
-    batch: Batch  # without values: the names of the queries, and why some have no answer
+    batch: Batch  # without values: the names of the queries, and why some failed
     residuals: Values  # (m, K), for the queries without an error
-    truths: list[str | None]  # the true class of each query, if it is known
-    min_separation: float = 0.0  # a query whose best class stands out less is rejected
+    truths: list[str | None]  # the true class of each query, or None
+    min_separation: float = 0.0  # a query whose best class is less separate is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
-    copies: list[str] = field(default_factory=list)  # queries that are in the gallery too, if looked for
-    sureness: Thresholds | None = None  # None if the gallery does not know how probable its answers are
+    copies: list[str] = field(default_factory=list)  # queries that are also in the gallery, if looked for
+    sureness: Thresholds | None = None  # None if the gallery holds no probabilities
 
     @cached_property
     def probabilities(self) -> Values | None:
-        """(m, K), for the queries without an error."""
+        """(m, K): the probabilities, for the queries without an error."""
         if self.sureness is None:
             return None
         return self.sureness.certainty.probabilities(self.residuals, self.signed)
@@ -53,18 +53,18 @@ class Prediction(NamedTuple):
 
     path: str
     truth: str | None
-    label: str | None  # None if there is no answer
+    label: str | None  # None if it failed
     residual: float | None
     runner_up: str | None
     margin: float | None
     status: str
     separation: float | None = None  # --reject compares this with its threshold
     probability: float | None = None  # that the best class is right
-    set: tuple[str, ...] | None = None  # the labels that cannot be excluded, the best first
+    set: tuple[str, ...] | None = None  # the plausible labels, the best first
 
 
 def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
-    """The class that wins each query, and the margin. Ties go to the first class in name order."""
+    """Return the winning class of each query, and the margin. Ties go to the first class in name order."""
     batch, truths = answers.batch, answers.truths
     found: list[Any] = [None] * len(batch.names)
     order = best_classes(answers.residuals, 2)
@@ -95,7 +95,7 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
 
 
 def best_classes(residuals: Values, count: int) -> Array:
-    """(m, count): the classes with the smallest residuals, the smallest first; ties in name order."""
+    """Return (m, count): the classes with the smallest residuals, in this order; ties in name order."""
     if isinstance(residuals, FewClasses):
         return residuals.smallest(count)
     m, n_classes = residuals.shape
@@ -110,7 +110,7 @@ def best_classes(residuals: Values, count: int) -> Array:
 
 
 def margins(best: Array, second: Array, signed: bool = False) -> Array:
-    """1 - best/second: 0 is a tie, 1 a perfect match.
+    """Return 1 - best/second: 0 is a tie, 1 a perfect match.
 
     If residuals are negated scores, a ratio is meaningless, and the margin is 1 - exp(best - second): again
     0 for a tie, and closer to 1 the farther the two are apart. For softmax with three or more classes, this
@@ -123,18 +123,18 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
 
 
 def _too_close(separations: Array, limit: float) -> Array:
-    # In the precision of the CSV, so that the decision can be repeated from the figures that are printed.
+    # In the precision of the CSV, so that the decision can be repeated from the printed figures.
     return np.asarray(separations < separations.dtype.type(limit))
 
 
 def _apply_thresholds(
     answers: Answers, best: Array, classes: Sequence[str]
 ) -> tuple[Array, list[tuple[Any, ...]]]:
-    """(m,): which queries are too unsure to be answered; and the probability and the set of every query."""
+    """Return (m,): which queries are too uncertain; and every query's probability and label set."""
     sureness, found = answers.sureness, answers.probabilities
     if sureness is None or found is None:
         return np.zeros(len(best), dtype=bool), [(None, None)] * len(best)
-    # As they are written, so that the decision can be repeated from the figures that are printed.
+    # As written, so that the decision can be repeated from the printed figures.
     of_best = round_probabilities(take_columns(found, best[:, np.newaxis])[:, 0])
     sets: list[tuple[str, ...] | None] = [None] * len(best)
     if sureness.least_in_set is not None:
@@ -147,7 +147,7 @@ def _apply_thresholds(
 
 
 def _members(sureness: Thresholds, found: Values, residuals: Values) -> tuple[Array, Array]:
-    """The classes in the set of one row, in name order, and their residuals."""
+    """Return the classes in the set of one row, in name order, and their residuals."""
     if isinstance(found, FewClasses) and not sureness.in_sets(found.others)[0]:
         members = found.classes[0][sureness.in_sets(found.values[0])]
     else:
@@ -156,13 +156,13 @@ def _members(sureness: Thresholds, found: Values, residuals: Values) -> tuple[Ar
 
 
 def separation(residuals: Values, signed: bool = False) -> Array:
-    """(m,): how far the best class stands out, in the precision of the residuals."""
-    # Rounding can make a tie negative, and then a limit of 0 would reject it.
+    """Return (m,): the separation of the best class, in the precision of the residuals."""
+    # Rounding can make a tie negative, and then a threshold of 0 would reject it.
     return np.maximum(standout(residuals, signed), 0).astype(residuals.dtype)
 
 
 def standout(residuals: Values, signed: bool = False) -> Array:
-    """(m,): the margin between the best class and the mean of the others."""
+    """Return (m,): the margin between the best class and the mean of the others."""
     residuals = map_values(as_float64, residuals)
     best = row_minima(residuals)
     others = (row_sums(residuals) - best) / max(1, residuals.shape[1] - 1)

@@ -1,4 +1,4 @@
-"""CSVs that people edit, corrections and marks, and the classes that they choose from."""
+"""Read the CSVs that people edit, corrections and marks, and the classes to choose from."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PATH, MARK = "path", "remove"
 _YES = {"x", "yes", "y", "1", "true"}
 _NO = {"", "no", "n", "0", "false"}
 COLUMNS = ("path", "label", "corrected", "when")
-_SHOWN = 40  # characters of a text that is no date
+_SHOWN = 40  # characters of a text that is not a date
 
 
 def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dict[int, list[str]], list[str]]:
-    """Of the wanted rows, counted from 0: the classes with the smallest residuals, the smallest first.
+    """Return, for the wanted rows from 0, the classes with the smallest residuals, the smallest first.
 
-    And all classes that the header names.
+    Also return all classes in the header.
     """
     with opened_csv(path) as reader:
         header = next(iter(reader), [])
@@ -49,7 +49,7 @@ def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[s
 
 
 def read_marked_samples(path: Path) -> list[str]:
-    """The names in the column `path` of all rows that are marked in the column `remove`, each once."""
+    """Return the names in the column `path` of all rows marked in the column `remove`, each once."""
     require_file(path, "give the CSV that `crnr audit --csv` wrote")
     marked: dict[str, None] = {}
     for (name, text), where, _ in read_records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
@@ -64,17 +64,17 @@ def read_marked_samples(path: Path) -> list[str]:
 
 
 class Correction(NamedTuple):
-    """One answer that a person looked at."""
+    """One answer that a person checked."""
 
-    path: str  # as the predictions CSV has it
-    label: str  # the answer; empty if there was none
-    corrected: str  # what it is: the same if the answer was accepted
-    when: float | None  # seconds since 1970; None if it is not known
+    path: str  # as in the predictions CSV
+    label: str  # the answer; empty if it failed
+    corrected: str  # the true class: the same if the answer was accepted
+    when: float | None  # seconds since 1970; None if unknown
     line: int
 
     @property
     def is_outsider(self) -> bool:
-        """Whether it belongs to no class."""
+        """Whether it is an outsider."""
         return self.corrected == UNKNOWN
 
 
@@ -84,7 +84,7 @@ class Corrections:
     by_place: Mapping[str, Correction]
 
     def of(self, path: str) -> Correction | None:
-        """The correction of a file, by whatever name it is known."""
+        """Return the correction of a file, by any of its names."""
         return self.by_place.get(normalize_path(path))
 
     def __iter__(self) -> Iterator[Correction]:

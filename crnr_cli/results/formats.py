@@ -24,7 +24,7 @@ _PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 
 
 def read_answers(path: Path) -> list[Prediction]:
-    """The rows of a file that classify wrote in any format."""
+    """Return the rows of a file that classify wrote in any format."""
     if stat_or_none(path) is None:
         raise DataError(f"{path}: no such file")
     try:
@@ -37,7 +37,7 @@ def read_answers(path: Path) -> list[Prediction]:
 
 
 def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
-    """The rows of a CSV or of JSON Lines, whose first line begins with a brace."""
+    """Return the rows of a CSV, or of JSON Lines, which begin with a brace."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
     text = wrap_as_text(buffered, name)
     try:
@@ -45,16 +45,16 @@ def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
             return parse_json_lines(text, name)
         return parse_predictions(text, name)
     finally:
-        text.detach()  # so that the stream is not closed
+        text.detach()  # so the stream is not closed
         if buffered is not file:
             buffered.detach()
 
 
 class JsonLinesFormatter:
-    """Makes lines of the columns of the CSV by name, and `residuals` as an object; what is empty is null."""
+    """Makes lines of the CSV's columns by name, and `residuals` as an object; empty values are null."""
 
     def __init__(self, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()) -> None:
-        """With `top`, `residuals` has only the best classes of each query, the best first.
+        """Set up the lines. With `top`, `residuals` has only the best classes of each query, the best first.
 
         `more` names the columns of MORE_COLUMNS that the answers have; then there are `probabilities` too.
         """
@@ -83,14 +83,14 @@ class JsonLinesFormatter:
             )
             for query, of_query in zip(answers.batch.rows.tolist(), found, strict=True):
                 records[query][name] = of_query
-        # ASCII, so that names which are not UTF-8 can be written too, as lone surrogates.
+        # ASCII, so that names that are not UTF-8 can be written too, as lone surrogates.
         return rows, "".join(f"{json.dumps(record)}\n" for record in records).encode("ascii")
 
 
 def values_by_class(
     values: Values, residuals: Values, classes: Sequence[str], top: int | None = None
 ) -> list[dict[str, float]]:
-    """The values of every query by the names of the classes; with `top`, of so many, the best first."""
+    """Return the values of every query by class name; with `top`, only the best classes, best first."""
     if top is None:
         return [dict(zip(classes, row, strict=True)) for row in to_dense(values).tolist()]
     order = best_classes(residuals, top)
@@ -102,21 +102,21 @@ def values_by_class(
 
 
 def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
-    """The rows of a file written by classify, or of any other one with the keys truth and label."""
+    """Return the rows of a file written by classify, or of any file with the keys truth and label."""
     rows = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError) as e:  # the latter for brackets within brackets, thousands deep
+        except (ValueError, RecursionError) as e:  # the latter: nested too deeply
             raise DataError(f"{name}, line {number}: not readable as JSON ({e}); is it complete?") from e
         rows.append(parse_prediction(record, f"{name}, line {number}"))
     return rows
 
 
 def parse_prediction(record: Any, where: str) -> Prediction:
-    """`where` says in messages where the record is."""
+    """Return the prediction in a record; `where` is the place of the record in messages."""
     if not isinstance(record, dict):
         raise DataError(f"{where}: not an object with the keys truth and label")
     missing = [key for key in ("truth", "label") if key not in record]
@@ -144,7 +144,7 @@ def parse_prediction(record: Any, where: str) -> Prediction:
 
 
 def _text(value: Any, key: str, where: str) -> str | None:
-    """Numbers are labels too, if another program wrote them."""
+    """Return a text; numbers are labels too, if another program wrote them."""
     if value is None or isinstance(value, str):
         return value or None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -153,7 +153,7 @@ def _text(value: Any, key: str, where: str) -> str | None:
 
 
 def _number(value: Any, key: str, where: str) -> float | None:
-    """None for what is missing, also for nan and inf, which other programs write then."""
+    """Return a number; None if missing, and for nan and inf, which other programs write instead."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if not _is_number(value):
@@ -168,7 +168,7 @@ def _is_number(value: Any) -> bool:
 def parquet_schema(
     classes: Sequence[str], dtype: str, top: int | None = None, more: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The columns in their order, each with its kind; residuals are in the precision of the gallery."""
+    """Return the columns in order, each with its kind; residuals are in the precision of the gallery."""
     schema = {name: "float64" if name in _PARQUET_NUMBERS else "text" for name in (*COLUMNS, *more)}
     schema |= {"set": "texts"} if "set" in more else {}
     if top is None:
@@ -179,7 +179,7 @@ def parquet_schema(
 
 
 class ParquetRows:
-    """Writes the columns of the CSV; what is empty there is null, and `set` is a list."""
+    """Writes the columns of the CSV; empty values are null, and `set` is a list."""
 
     def __init__(
         self, writer: TableWriter, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()
@@ -202,7 +202,7 @@ class ParquetRows:
         return rows
 
     def _extra_columns(self, answers: Answers) -> list[list[Any]]:
-        """The values after the fixed columns, for every query with an answer."""
+        """Return the values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
             return list(to_dense(residuals).T.tolist())
@@ -215,12 +215,12 @@ class ParquetRows:
 
 
 def has_parquet_predictions(path: Path) -> bool:
-    """Whether a Parquet file has predictions, and not features."""
+    """Return whether a Parquet file has predictions, and not features."""
     return {"truth", "label"} <= {column.name for column in ParquetFile(path).columns}
 
 
 def read_parquet_rows(path: Path) -> list[Prediction]:
-    """The rows of a file written by classify, or of any other one with the columns truth and label."""
+    """Return the rows of a file written by classify, or of any file with columns truth and label."""
     file = ParquetFile(path)
     names = [column.name for column in file.columns]
     missing = [name for name in ("truth", "label") if name not in names]

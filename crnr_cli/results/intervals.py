@@ -3,12 +3,12 @@
 They cover the scores that the classifier would have on very many queries, with the class shares of these
 queries and the same probability of every confusion. That is not the mean of the scores of test sets of this
 size: with few queries per class, macro F1 is on average smaller than in the limit, by more than its standard
-deviation if there are many classes. (Macro precision has no interval: it leaves out classes that no query
-was labelled as, and which these are is a matter of chance.)
+deviation if there are many classes. (Macro precision has no interval: it leaves out classes that no query was
+labelled as, and chance decides which classes these are.)
 
 Variance and bias come from a Taylor expansion of the score in the counts of right and wrong answers (the
 delta method: Takahashi et al., Applied Intelligence 52, 2022, here with the number of queries per class taken
-as given). The counts are first smoothed, as a class whose two queries are both right is not known to be
+as given). The counts are first smoothed, because a class whose two queries are both right is not known to be
 perfect. The interval is Wilson's for a share, with the number of queries that gives a share this variance.
 `benchmarks/intervals.py` measures how often such intervals contain the true score.
 """
@@ -70,7 +70,7 @@ class _Counts:
 
     @property
     def correction(self) -> Array:
-        """Variances of a sample are too small, those of a mixture a little less: by this factor, (K,)."""
+        """The factor, (K,), that corrects variances: they are too small in a sample, less so in a mixture."""
         return 1 / (1 - self.support / np.square(self.support + _PRIOR))
 
     def hits(self) -> Array:
@@ -87,7 +87,7 @@ class _Counts:
         return mixed
 
     def variance(self, dh: Array, df: Array) -> float:
-        """Of the sum over all queries of `dh` of the class if the answer is right, else `df` of the label."""
+        """Return the variance of the sum over queries of `dh` of right answers and `df` of wrong labels."""
         effect = np.where(self.rows == self.columns, dh[self.columns], df[self.columns])
         means = []
         for power in (1, 2):
@@ -102,7 +102,7 @@ class _Counts:
 
 
 def macro_intervals(scores: Scores) -> MacroIntervals:
-    """Each lies within 0 and 1, and contains its score."""
+    """Return the intervals; each lies within 0 and 1, and contains its score."""
     if not scores.n:
         return MacroIntervals(None, None)
     counts = _Counts.of(scores)
@@ -121,7 +121,7 @@ def _interval(
     defined: Array,
     n: int,
 ) -> Interval | None:
-    """`defined` marks the classes whose mean the score is."""
+    """Return the interval of a score, which is the mean over the classes in `defined`."""
     if value is None:
         return None
     hits, false_labels = counts.hits(), counts.false_labels()

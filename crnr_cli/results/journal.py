@@ -1,7 +1,7 @@
-"""A file that grows by batches, with a journal next to it, so that a run that was stopped can be continued.
+"""A file that grows by batches, with a journal next to it, so that a stopped run can continue.
 
 The journal is a file of JSON lines. The first line identifies the run. Each further line describes a finished
-batch: the size of the growing file after it, the hash of its bytes, and what the command records about it,
+batch: the size of the growing file after it, the hash of its bytes, and the command's own records about it,
 such as the statuses of its inputs. After a crash or a power failure, the growing file is trusted only as far
 as it agrees with the journal.
 """
@@ -27,7 +27,7 @@ _LONGEST_SHOWN = 20  # characters; longer values are hashes, which mean nothing 
 
 
 class Journal:
-    """Both files, open for further batches after those of an earlier run that are accepted."""
+    """Both files, open for further batches after the accepted batches of an earlier run."""
 
     def __init__(self, file: BinaryIO, journal: BinaryIO) -> None:
         self._file, self._journal = file, journal
@@ -35,7 +35,7 @@ class Journal:
         self._kept = 0  # bytes of the journal that describe them
 
     def read_earlier(self) -> Identity | None:
-        """The identity of the run that left the files; None if there is nothing to continue."""
+        """Return the identity of the run that left the files; None if there is nothing to continue."""
         self._journal.seek(0)
         first = self._journal.readline()
         earlier = _parse_line(first)
@@ -45,9 +45,9 @@ class Journal:
         return earlier
 
     def finished_batches(self) -> Iterator[tuple[Mapping[str, Any], bytes]]:
-        """After `earlier`: the records and bytes of its batches, as far as both files agree.
+        """Yield, after `read_earlier`, the records and bytes of its batches, as far as both files agree.
 
-        A batch is accepted when the next one is asked for.
+        A batch is accepted when the caller takes the next one.
         """
         length = self._file.seek(0, os.SEEK_END)
         self._file.seek(0)
@@ -65,7 +65,7 @@ class Journal:
             self._kept += len(line)
 
     def forget(self) -> None:
-        """Start anew, whatever the files contain."""
+        """Start again from nothing, whatever the files contain."""
         self.size = self._kept = 0
 
     def start(self, identity: Identity) -> None:
@@ -89,7 +89,7 @@ class Journal:
 
 @dataclass
 class Done:
-    """What the partial file already contains."""
+    """The content of the partial file so far."""
 
     batches: int = 0
     size: int = 0  # in bytes
@@ -120,7 +120,7 @@ class Partial:
 
 @contextmanager
 def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
-    """A partial file that becomes `path` if the block succeeds, and is kept if it fails."""
+    """Yield a partial file that becomes `path` if the block succeeds, and is kept if it fails."""
     with (
         claimed(path, keep=True) as claim,
         disk_errors(path, "finished batches are kept: continue with --resume"),
@@ -134,7 +134,7 @@ def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Parti
 
 
 def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
-    """What the earlier run finished; another run than this one is refused."""
+    """Return what the earlier run finished; refuse a run with other settings."""
     done = Done()
     if (earlier := journal.read_earlier()) is None:
         return done
@@ -154,7 +154,7 @@ def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
 
 
 def describe_differences(earlier: Identity, identity: Identity) -> list[str]:
-    """In what two runs differ, as words."""
+    """Return the differences between two runs, as text."""
     return [
         name + _then_and_now(earlier.get(name), identity.get(name))
         for name in {**earlier, **identity}
@@ -163,10 +163,10 @@ def describe_differences(earlier: Identity, identity: Identity) -> list[str]:
 
 
 def _parse_line(line: bytes) -> object:
-    """The value of a line; None if the line is incomplete or not JSON."""
+    """Return the value of a line; None if the line is incomplete or not JSON."""
     try:
         return json.loads(line) if line.endswith(b"\n") else None
-    except (ValueError, RecursionError):  # the latter for brackets within brackets, thousands deep
+    except (ValueError, RecursionError):  # the latter: nested too deeply
         return None
 
 

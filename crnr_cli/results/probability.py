@@ -1,11 +1,10 @@
-"""How sure an answer is: calibrated probabilities of the classes, and the labels that cannot be excluded.
+"""Calibrated probabilities of the classes, and label sets.
 
 The probability of a class is proportional to its residual to the power of -s: a softmax of the negated
 logarithms of the residuals, with a temperature of 1/s. For methods whose residuals are negated scores, it is
-a softmax of the scores. The sharpness s is the one at which the true classes of samples that were held out of
-the gallery are most probable. Logarithms suit all methods: on training data, a softmax of the residuals or of
-their squares was about as good for crnr, but far worse for methods whose residuals have a wide range, such as
-crc.
+a softmax of the scores. The sharpness s makes the true classes of samples held out of the gallery most
+probable. Logarithms suit all methods: on training data, a softmax of the residuals or of their squares was
+about as good for crnr, but far worse for methods whose residuals have a wide range, such as crc.
 """
 
 from __future__ import annotations
@@ -18,34 +17,34 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Values, as_float64, map_values, row_minima, row_sums, take_columns
 
-DECIMALS = 4  # of the probabilities that are written: more than a calibration by 1000 samples can tell
+DECIMALS = 4  # of written probabilities: more than a calibration by 1000 samples supports
 
 _SHARPNESS = (1e-3, 1e5)  # least and most; between them, the order of the classes never changes
 _PRECISION = 1e-7  # relative, to which the sharpness is found
-_DIGITS = 6  # of the sharpness, so that the last bits of the residuals do not matter
+_DIGITS = 6  # of the sharpness, so the last bits of the residuals do not matter
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What turns residuals into probabilities."""
+    """The sharpness that turns residuals into probabilities."""
 
     sharpness: float
-    of_truth: Array  # (n,): the probabilities that held-out samples gave their true classes, ascending
+    of_truth: Array  # (n,): the probabilities of the true classes of held-out samples, ascending
 
     def can_exclude(self, level: float) -> bool:
-        """Whether there were enough held-out samples to exclude any label at this level."""
+        """Return whether there were enough held-out samples to exclude any label at this level."""
         return math.floor((1 - level) * (len(self.of_truth) + 1) + 1e-9) > 0
 
     def probabilities(self, residuals: Values, signed: bool = False) -> Values:
-        """(m, K): each row sums to 1, and a smaller residual is a greater probability."""
+        """Return (m, K): each row sums to 1, and a smaller residual is a greater probability."""
         return _softmax(_distances(residuals, signed), self.sharpness)
 
     def least_probability(self, level: float) -> float:
-        """Labels that are less probable can be excluded: the true one is, with a probability of 1 - level.
+        """Return the limit below which labels are excluded: so is the true one with probability 1 - level.
 
-        That is split conformal prediction: a new value is below the k-th smallest of n with a probability of
-        at most k / (n + 1), whatever the distribution. The result is 0, which excludes no label, if even
-        k = 1 is too many, and infinite, which excludes all, if not even k = n is enough.
+        This is split conformal prediction: a new value is below the k-th smallest of n with a probability of
+        at most k / (n + 1), whatever the distribution. The result is 0, which excludes no label, if even k =
+        1 is too many, and infinite, which excludes all, if not even k = n is enough.
         """
         n = len(self.of_truth)
         k = math.floor((1 - level) * (n + 1) + 1e-9)
@@ -56,27 +55,27 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What to say about how sure an answer is, and when it is too unsure to be given."""
+    """The probabilities and sets to report for answers, and when a query is rejected."""
 
     certainty: Calibrated
     min_probability: float = 0.0  # a query whose best class is less probable is rejected
-    least_in_set: float | None = None  # labels that are less probable are excluded; None: no sets are wanted
+    least_in_set: float | None = None  # labels that are less probable are excluded; None: no label sets
 
     def in_sets(self, probabilities: Array) -> Array:
-        """Which labels cannot be excluded; there may be none."""
+        """Return which labels are plausible; there may be none."""
         return np.asarray(probabilities >= (self.least_in_set or 0.0))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the CSV, after those that are always there."""
+        """The columns of the CSV after the fixed ones."""
         return ("probability",) if self.least_in_set is None else ("probability", "set")
 
 
 def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = False) -> Calibrated:
-    """From batches of the residuals of held-out samples, (m, K), and of their true classes, (m,).
+    """Return the calibration from batches of held-out residuals (m, K) and true classes (m,).
 
-    The negative log-likelihood of the true classes is minimised. As in Platt scaling, each target is
-    1 / (n + 2) short of 1: a gallery that gets all of n samples right may still be wrong about the next.
+    The negative log-likelihood of the true classes is minimised. As in Platt scaling, each target is 1 / (n +
+    2) short of 1: a gallery that gets all of n samples right may still be wrong about the next.
     """
     batches = [(_distances(residuals, signed), truth) for residuals, truth in held_out]
     n = sum(len(truth) for _, truth in batches)
@@ -89,7 +88,7 @@ def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = F
         wanted += float(((1 - doubt) * of_truth + doubt * others).sum())
 
     def is_too_sharp(sharpness: float) -> bool:
-        """The derivative is positive: the likelihood is convex in the sharpness."""
+        """Return whether the derivative is positive: the likelihood is convex in the sharpness."""
         return wanted >= sum(_expected_distance(distances, sharpness) for distances, _ in batches)
 
     low, high = _SHARPNESS
@@ -102,17 +101,17 @@ def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = F
 
 
 def round_probabilities(probabilities: Array) -> Array:
-    """As they are written."""
+    """Return probabilities as written."""
     return probabilities.round(DECIMALS)
 
 
 def logarithms(residuals: Array) -> Array:
-    """A residual of 0, for a query that is a sample, has the logarithm of the smallest number above."""
+    """Return the logarithms; a residual of 0, of a copy, becomes the smallest positive number."""
     return np.asarray(np.log(np.maximum(as_float64(residuals), np.finfo(np.float64).tiny)))
 
 
 def _distances(residuals: Values, signed: bool) -> Values:
-    """(m, K): how much worse every class is than the best one."""
+    """Return (m, K): how much worse every class is than the best one."""
     values = map_values(as_float64 if signed else logarithms, residuals)
     best = row_minima(values)[:, np.newaxis]
     return map_values(lambda value: value - best, values)
@@ -125,12 +124,12 @@ def _softmax(distances: Values, sharpness: float) -> Values:
 
 
 def _expected_distance(distances: Values, sharpness: float) -> float:
-    """The mean distance of every row, weighted by the probabilities, added up."""
+    """Return the sum over all rows of the mean distance, weighted by the probabilities."""
     sums = row_sums(map_values(lambda distance: np.exp(-sharpness * distance), distances))[:, np.newaxis]
     products = map_values(lambda distance: np.exp(-sharpness * distance) / sums * distance, distances)
     return float(products.sum() if isinstance(products, np.ndarray) else row_sums(products).sum())
 
 
 def _column_per_row(values: Values, columns: Array) -> Array:
-    """(m,): of each row, the number of one class."""
+    """Return (m,): one class's number from each row."""
     return take_columns(values, columns[:, np.newaxis])[:, 0]

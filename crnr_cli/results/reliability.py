@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: of the answers with 80 %, four in five should be right.
+"""Measure whether probabilities are right: of the answers with 80 %, four in five should be correct.
 
 The expected calibration error is the mean, over all answers, of the distance between the mean probability and
 the share of right answers in the bin of the answer. Bins hold about the same number of answers: an answer is
@@ -61,12 +61,12 @@ class SetScores:
 
 
 def best_guess(row: Prediction) -> str | None:
-    """The class that the probability is about: the label or, for a rejected query, the best class."""
+    """Return the class of the probability: the label or, for a rejected query, the best class."""
     return row.runner_up if row.label == UNKNOWN else row.label
 
 
 def measure_reliability(rows: Sequence[Prediction]) -> Reliability | None:
-    """None if no row has both a probability and a true class."""
+    """Return the reliability; None if no row has both a probability and a true class."""
     known = [row for row in rows if row.truth and row.probability is not None and best_guess(row)]
     if not known:
         return None
@@ -91,7 +91,7 @@ def _bin(probability: Array, right: Array) -> Bin:
 
 
 def bin_indexes(probability: Array) -> Array:
-    """(n,): the bin of every answer; numbers that no answer has are possible."""
+    """Return (n,): the bin of every answer; some bins may be empty."""
     n = len(probability)
     count = max(1, min(_BINS, n // _PER_BIN))
     smaller = np.searchsorted(np.sort(probability), probability, side="left")
@@ -99,12 +99,12 @@ def bin_indexes(probability: Array) -> Array:
 
 
 def calibration_error(probability: Array, right: Array, bin_of: Array) -> tuple[float, Interval]:
-    """The error and its 95 % interval, by the basic bootstrap.
+    """Return the error and its 95 % interval, by the basic bootstrap.
 
-    Chance alone makes the distances in the bins larger than they are in truth, and in a resample once more by
+    Chance alone makes the distances in the bins larger than they really are, and in a resample once more by
     about as much. The basic bootstrap, which mirrors the resampled errors at the observed one, corrects that.
     It is too narrow near 0. So the lower end is, in addition, at most the observed error minus one that is
-    seldom exceeded (in 2.5 % of draws) if answers are right exactly as often as they say.
+    seldom exceeded (in 2.5 % of draws) if the probabilities are exactly right.
     """
     n, count = len(probability), int(bin_of.max()) + 1
 
@@ -127,7 +127,7 @@ def calibration_error(probability: Array, right: Array, bin_of: Array) -> tuple[
 
 
 def score_sets(rows: Sequence[Prediction]) -> SetScores | None:
-    """None if no row has both a set and a true class."""
+    """Return the scores of label sets; None if no row has both a set and a true class."""
     known = [(row.truth, row.set) for row in rows if row.truth and row.set is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Scores of answers: of known classes, and of inputs that belong to no class."""
+"""Scores of answers: of known classes, and of outsiders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Z95 = 1.959963984540054  # a normal variable is within this many standard devia
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The scores of one class. Precision is None if no query has the label, recall if none has the truth."""
+    """The scores of one class. Precision is None without such a label, recall without such a truth."""
 
     name: str
     support: int  # queries whose true class this is
@@ -29,7 +29,7 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean over the classes for which a score is defined; None if there are none."""
+    """The mean over the classes for which a score is defined; None without any."""
 
     precision: float | None
     recall: float | None
@@ -38,7 +38,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Scores:
-    n: int  # queries, with or without an answer
+    n: int  # queries, answered or failed
     correct: int
     macro: Average
     weighted: Average
@@ -54,7 +54,7 @@ class Scores:
         return wilson_interval(self.correct, self.n) if self.n else None
 
     def confusion_rows(self) -> Iterator[list[int]]:
-        """The confusion matrix: for every true class, in order, the number of queries by label."""
+        """Yield the confusion matrix: for every true class, in order, the number of queries by label."""
         ends = np.searchsorted(self.cells[:, 0], np.arange(len(self.classes)), side="right")
         start = 0
         for end in ends.tolist():
@@ -66,7 +66,7 @@ class Scores:
 
 
 def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
-    """A query whose label is None has no answer: it counts as wrong for its class, and for no other."""
+    """Return the scores. A label of None is a failure: it counts as wrong for its class, and for no other."""
     names = sorted({*truths, *(name for name in labels if name is not None)}, key=natural_key)
     k = len(names)
     position = {name: i for i, name in enumerate(names)}
@@ -94,7 +94,7 @@ def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
 
 
 def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    """A key to sort names by as people do, with 2 before 10."""
+    """Return a key to sort names by as people do, with 2 before 10."""
     parts = re.split("([0-9]+)", name)
     key: list[str | tuple[int, str]] = [*parts]
     for i in range(1, len(parts), 2):  # every second part is a number, which may have any number of digits
@@ -104,7 +104,7 @@ def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
-    """The 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
+    """Return the 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
     share, z2 = successes / n, _Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
@@ -112,9 +112,10 @@ def wilson_interval(successes: float, n: float) -> Interval:
 
 
 def mcnemar_p_value(only_first: int, only_second: int) -> float:
-    """The two-sided p value of McNemar's exact test, from the queries that only one of two methods got right.
+    """Return the two-sided p value of McNemar's exact test.
 
-    It is the probability of a split at least this uneven if both methods were equally good.
+    The arguments count the queries that only one of two methods got right. The result is the probability of a
+    split at least this uneven if both methods were equally good.
     """
     from scipy.special import bdtr  # slow to import, and only comparisons need it
 
@@ -123,7 +124,7 @@ def mcnemar_p_value(only_first: int, only_second: int) -> float:
 
 
 def most_confused_pairs(scores: Scores) -> list[tuple[str, str, int]]:
-    """(truth, label, count) of every kind of mistake, the most frequent first."""
+    """Return (truth, label, count) of every kind of mistake, the most frequent first."""
     wrong = scores.cells[scores.cells[:, 0] != scores.cells[:, 1]]
     wrong = wrong[np.argsort(-wrong[:, 2], kind="stable")]
     return [(scores.classes[i].name, scores.classes[j].name, count) for i, j, count in wrong.tolist()]
@@ -150,17 +151,17 @@ def _none_if_nan(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class OpenSet:
-    outsiders: int  # inputs that are known to belong to no class, and could be read
+    outsiders: int  # readable inputs that are known outsiders
     rejected: int  # of these
-    failed: int  # outsiders that could not be read, and are neither answered nor rejected
+    failed: int  # failed outsiders, which are neither answered nor rejected
     answers: int  # inputs that are labelled as a class, outsiders among them
     correct: int  # of these
-    auroc: float | None  # of `separation`; None if rows have none, or there is nothing to compare with
+    auroc: float | None  # of `separation`; None without values to compare
     auroc_of_probability: float | None
 
     @property
     def share(self) -> float | None:
-        """Of the outsiders that were rejected."""
+        """The share of the outsiders that were rejected."""
         return self.rejected / self.outsiders if self.outsiders else None
 
     @property
@@ -182,7 +183,7 @@ def is_outsider(row: Prediction) -> bool:
 
 
 def score_open_set(rows: Sequence[Prediction]) -> OpenSet | None:
-    """None if no row is of an outsider."""
+    """Return the scores of outsiders; None without any."""
     outsiders = [row for row in rows if is_outsider(row)]
     if not outsiders:
         return None
@@ -207,7 +208,7 @@ def score_open_set(rows: Sequence[Prediction]) -> OpenSet | None:
 
 
 def auroc(others: Array, outsiders: Array) -> float | None:
-    """The probability that an outsider has a smaller value than another input; a tie counts as half."""
+    """Return the probability that an outsider has a smaller value than an insider; ties count as half."""
     if not len(others) or not len(outsiders):
         return None
     ordered = np.sort(others)

@@ -18,7 +18,7 @@ from crnr_cli.system.csv_file import refuse_separators, wrap_as_text
 from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
-MORE_COLUMNS = ("probability", "set")  # if the gallery knows how probable its answers are
+MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
 _PROBABILITY = f"%.{DECIMALS}f"
 _MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
@@ -31,7 +31,7 @@ class CsvFormatter:
     def __init__(
         self, classes: Sequence[str], dtype: str, top: int | None = None, more: Sequence[str] = ()
     ) -> None:
-        """With `top`, rows have only the best classes of each query instead of the residuals of all.
+        """Set up the rows. With `top`, rows have only the best classes of each query, not all residuals.
 
         `more` names the columns of MORE_COLUMNS that the answers have.
         """
@@ -76,7 +76,7 @@ class CsvFormatter:
         return _quoted(name) if name else ""
 
     def _extra_values(self, answers: Answers) -> list[list[Any]]:
-        """The values after the fixed columns, for every query with an answer."""
+        """Return the values after the fixed columns, for every query with an answer."""
         residuals, probabilities = answers.residuals, answers.probabilities
         if self._top is None:
             return to_dense(residuals).tolist()  # type: ignore[no-any-return]
@@ -92,12 +92,12 @@ class CsvFormatter:
 
 
 def _encode(lines: list[str]) -> bytes:
-    """Return the bytes of lines; names that are not UTF-8 are the bytes that were read."""
+    """Return the bytes of lines; names that are not UTF-8 become the original bytes."""
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape") if lines else b""
 
 
 def join_labels(labels: Sequence[str]) -> str:
-    """A set of labels as one text, of which `split_labels` makes the labels again."""
+    """Return a set of labels as one text, which `split_labels` splits again."""
     return "|".join(re.sub(r"[|\\]", r"\\\g<0>", label) for label in labels)
 
 
@@ -108,7 +108,7 @@ def split_labels(text: str) -> tuple[str, ...]:
 
 
 def number_format(dtype: str) -> str:
-    """Enough digits to read a number back exactly."""
+    """Return a format with enough digits to read a number back exactly."""
     return "%.9g" if dtype == "float32" else "%r"
 
 
@@ -118,12 +118,12 @@ def _field(text: str) -> str:
     return text
 
 
-# The names of classes, of which the same few come again and again; there may be a million others.
+# The same few class names come again and again; there may be a million others.
 _quoted = lru_cache(maxsize=4096)(_field)
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """The rows of a CSV written by classify, or of any other CSV with the columns truth and label."""
+    """Return the rows of a CSV written by classify, or of any CSV with columns truth and label."""
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             return parse_predictions(file, str(path))
@@ -140,7 +140,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
             refuse_separators(header, name)
             raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
-        if "probability" in header:  # without it, a set is not one of labels
+        if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
         return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
     except (csv.Error, UnicodeError) as e:
@@ -148,7 +148,7 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
 
 
 def _finite(text: str | None) -> float | None:
-    """None for empty text, and for nan and inf, which other programs write for missing values."""
+    """Return a number; None for empty text, and for nan and inf, which other programs write."""
     value = float(text) if text else math.nan
     return value if math.isfinite(value) else None
 
@@ -177,7 +177,7 @@ def _prediction(row: list[str], where: dict[str, int], name: str, line: int, wid
 
 
 def _probability(text: str | None) -> float | None:
-    """None if it is not a probability: a column of this name may be of another program."""
+    """Return a probability; None for other values: another program may use this column name."""
     try:
         value = _finite(text)
     except ValueError:

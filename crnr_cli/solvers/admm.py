@@ -12,7 +12,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.solvers.factors import Factor
 from crnr_cli.solvers.neighbors import LocalFactor
 
-RESIDUAL_BYTES = 2**20  # of classes that are processed together: as much as fits into the cache of a core
+RESIDUAL_BYTES = 2**20  # of classes processed together: as much as fits into the cache of a core
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Code:
 
 
 def admm_steps(factor: Factor | LocalFactor, Y: Array) -> Iterator[tuple[Array, Array]]:
-    """(c_t, v_t) for t = 1, 2, ...; the next step overwrites both arrays."""
+    """Yield (c_t, v_t) for t = 1, 2, ...; the next step overwrites both arrays."""
     c1 = factor.first_code(Y)
     v = c1.copy()
     yield c1, v
@@ -75,7 +75,7 @@ def _admm_until(factor: Factor | LocalFactor, Y: Array, iterations: int, tol: fl
 
 
 def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
-    """r_i = ||y - X_i c_i|| for every class and query, (K x m)."""
+    """Return (K x m): r_i = ||y - X_i c_i|| for every class and query."""
     (d, m), K = Y.shape, len(edges) - 1
     at_once = min(K, max(1, RESIDUAL_BYTES // max(1, Y.nbytes)))
     r, space = np.empty((K, m), Y.dtype), np.empty((at_once, d, m), Y.dtype)
@@ -90,7 +90,7 @@ def class_residuals(X: Array, edges: Array, c: Array, Y: Array) -> Array:
 
 
 def _runs_of_equal_size(sizes: list[int], longest: int) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive classes of equal size, to be processed together: (first, last + 1)."""
+    """Yield runs of consecutive classes of equal size, to be processed together: (first, last + 1)."""
     first = 0
     for i in range(1, len(sizes) + 1):
         if i == len(sizes) or i - first == longest or sizes[i] != sizes[first]:
@@ -99,7 +99,10 @@ def _runs_of_equal_size(sizes: list[int], longest: int) -> Iterator[tuple[int, i
 
 
 def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Array:
-    """The same residuals from G = X'X and X'Y, for unit queries: r_i^2 = 1 - 2 c_i'X_i'y + c_i'G_i c_i."""
+    """Return the same residuals of unit queries from X'X and X'Y.
+
+    r_i^2 = 1 - 2 c_i'X_i'y + c_i'G_i c_i.
+    """
     r = np.empty((len(edges) - 1, c.shape[1]), c.dtype)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         ci = c[start:stop]
@@ -111,7 +114,7 @@ def class_residuals_by_gram(G: Array, edges: Array, c: Array, XtY: Array) -> Arr
 
 
 def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
-    """Orthonormal columns that span each class, and the edges between the classes.
+    """Return orthonormal columns that span each class, and the edges between the classes.
 
     Directions that may be rounding errors are left out: those with singular values up to the largest times
     eps times the longer side of X_i, as in numpy.linalg.matrix_rank.
@@ -128,7 +131,7 @@ def class_bases(X: Array, edges: Array) -> tuple[Array, Array]:
 
 
 def subspace_residuals(bases: Array, edges: Array, Y: Array) -> Array:
-    """||y - U_i U_i'y|| for every class and query, (K x m)."""
+    """Return (K x m): ||y - U_i U_i'y|| for every class and query."""
     r = np.zeros((len(edges) - 1, Y.shape[1]), Y.dtype)
     for i, (start, stop) in enumerate(pairwise(edges.tolist())):
         if stop - start < len(Y):  # the residual of a class that spans the full space is exactly 0

@@ -29,7 +29,7 @@ class DenseFactor:
         return self.M @ Y
 
     def product(self, A: Array, out: Array) -> None:
-        """out = H A."""
+        """Set out = H A."""
         np.matmul(self.H, A, out=out)
 
 
@@ -55,7 +55,7 @@ class LowRankFactor:
         return c1
 
     def product(self, A: Array, out: Array) -> None:
-        """out = B A - E (E'A), one block of rows at a time, so that it stays in the cache."""
+        """Set out = B A - E (E'A), one block of rows at a time, so that it stays in the cache."""
         EtA = self.E.T @ A
         for rows, tall, block in self._blocks():
             np.matmul(self.E[rows], EtA, out=out[rows])
@@ -68,7 +68,7 @@ class LowRankFactor:
             np.subtract(BA, out[rows], out=out[rows])
 
     def _blocks(self) -> Iterator[tuple[slice, bool, Array | None]]:
-        """Each block's rows, whether it is tall, and its G' or square; None if B is the identity."""
+        """Yield each block's rows, whether it is tall, and its G' or square; None if B is the identity."""
         identity = not self.squares.size and not self.talls.size
         next_square = next_tall = 0
         for (start, stop), tall in zip(pairwise(self.block_edges.tolist()), self.block_is_tall, strict=True):
@@ -88,12 +88,12 @@ Factor = DenseFactor | LowRankFactor
 
 
 def factor_of(arrays: Mapping[str, Array]) -> Factor:
-    """The factor that consists of these arrays."""
+    """Return the factor that consists of these arrays."""
     return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
 
 
 def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
-    """Edges of the diagonal blocks, and which are tall: a tall class is one block, small ones are joined."""
+    """Return the edges of the diagonal blocks and which are tall: tall classes alone, small ones joined."""
     joined, is_tall = [0], []
     for start, stop in pairwise(edges.tolist()):
         tall = stop - start > 2 * d
@@ -107,7 +107,7 @@ def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
 
 
 def multiplications(form: FactorForm, edges: Array, d: int, lam: float, iterations: int) -> float:
-    """The number of multiply-adds to code one query with a factor of this form."""
+    """Return the number of multiply-adds to code one query with a factor of this form."""
     n = float(edges[-1])
     if form == "dense":
         return n * d + (iterations - 1) * n * n
@@ -124,7 +124,7 @@ def cheaper_form(edges: Array, d: int, lam: float, iterations: int) -> FactorFor
 
 
 def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
-    """About how much memory factorizing needs at its peak, besides the samples."""
+    """Estimate how much memory factorizing needs at its peak, besides the samples."""
     n = int(edges[-1])
     if form == "dense":
         return n * n * (3 * 8 + itemsize) + n * d * (2 * 8 + itemsize)
@@ -135,7 +135,7 @@ def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
 
 
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
-    """Compute in float64, and store in the type of X."""
+    """Return the factor, computed in float64 and stored in the type of X."""
     X64 = X.astype(np.float64)
     P = _dense_inverse(X64.T @ X64, edges, lam, mu)
     M = (1 + lam) * (P @ X64.T)
@@ -144,13 +144,16 @@ def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFacto
 
 
 def factorize_gram(G: Array, edges: Array, lam: float, mu: float, dtype: str) -> DenseFactor:
-    """The factor from G = X'X alone, for queries given as X'Y; both can be reused for every lam and mu."""
+    """Return the factor from G = X'X alone, for queries given as X'Y.
+
+    Both G and X'Y can be reused for every lam and mu.
+    """
     P = _dense_inverse(G.copy(), edges, lam, mu)
     return DenseFactor((mu / 2 * P).astype(dtype), ((1 + lam) * P).astype(dtype))
 
 
 def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
-    """P, from Q = X'X in float64, which is overwritten."""
+    """Return P, from Q = X'X in float64, which is overwritten."""
     for start, stop in pairwise(edges.tolist()):
         Q[start:stop, start:stop] *= 1 + lam
     Q[np.diag_indices_from(Q)] += mu / 2
@@ -158,9 +161,9 @@ def _dense_inverse(Q: Array, edges: Array, lam: float, mu: float) -> Array:
 
 
 def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRankFactor:
-    """Compute in float64, block by block, and store in the type of X.
+    """Return the factor, computed in float64, block by block, and stored in the type of X.
 
-    Only NumPy is used: SciPy has its own threads, which would wait for cores that those of NumPy still use.
+    Only NumPy is used: SciPy has its own threads, which would wait for cores that NumPy's threads still use.
     """
     used = X.any(axis=1)
     e, (d, n) = int(used.sum()), X.shape
@@ -201,7 +204,7 @@ def factorize_low_rank(X: Array, edges: Array, lam: float, mu: float) -> LowRank
 
 
 def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
-    """B for a few classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
+    """Return B for a few classes: (mu/2) (lam blockdiag(X_i'X_i) + mu/2 I)^-1."""
     D = np.zeros((Xb.shape[1], Xb.shape[1]))
     for start, stop in pairwise(edges.tolist()):
         Xi = Xb[:, start:stop]
@@ -212,12 +215,12 @@ def _square_block(Xb: Array, edges: Array, lam: float, mu: float) -> Array:
 
 
 def _inverse_root(S: Array) -> Array:
-    """L^-1 for S = L L', lower triangular."""
+    """Return L^-1 for S = L L', lower triangular."""
     return np.tril(np.linalg.inv(np.linalg.cholesky(S)))
 
 
 def inverse(Q: Array) -> Array:
-    """The inverse of a symmetric positive definite matrix, itself exactly symmetric. Q is overwritten."""
+    """Return the inverse of a symmetric positive definite matrix, exactly symmetric. Q is overwritten."""
     from scipy.linalg.lapack import dpotrf, dpotri
 
     # Q' is Q in Fortran order, as LAPACK needs it. dpotrf sets everything above the diagonal to zero.
@@ -236,9 +239,10 @@ def projection_form(edges: Array, d: int) -> FactorForm:
 
 
 def projection(X: Array, edges: Array, lam: float, ridge: float) -> Array:
-    """(X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d): the first step of an ADMM with mu = 2 ridge.
+    """Return (X'X + lam blockdiag(X_i'X_i) + ridge I)^-1 X', (n x d).
 
-    Computed in float64, without an n x n matrix if n > d, and stored in the type of X.
+    This is the first step of an ADMM with mu = 2 ridge. It is computed in float64, without an n x n matrix if
+    n > d, and stored in the type of X.
     """
     d = X.shape[0]
     factorize = factorize_dense if projection_form(edges, d) == "dense" else factorize_low_rank

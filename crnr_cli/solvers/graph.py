@@ -1,8 +1,8 @@
-"""The nearest samples by a graph (HNSW): most searches see a few thousand samples of any gallery.
+"""Find the nearest samples by a graph (HNSW): most searches see a few thousand samples of any gallery.
 
-faiss makes the graph and walks along it. It is stored as plain arrays and not as a file of faiss, which
-believes what it reads: here, every number is checked before faiss sees it. The vectors are not copied; faiss
-reads them where the gallery has them.
+faiss makes the graph and walks along it. The graph is stored as plain arrays and not as a faiss file, because
+faiss trusts its files: here, every number is checked before faiss sees it. The vectors are not copied; faiss
+reads them in the gallery's memory.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from crnr_cli.arrays import Array
 from crnr_cli.progress import Progress
 from crnr_cli.system.cores import run_with_ticks, threads_per_product
 
-_LINKS = 16  # of a sample on every level but the lowest, where it has twice as many
+_LINKS = 16  # of a sample on every level but the lowest, which has twice as many
 _EF_CONSTRUCTION_RANGE = (
     64,
     256,
-)  # the fewest and the most samples that are kept in view to choose the links of one
-_TRAINING = 10_000  # samples whose numbers set the limits of rounding
-_MOST_KEPT = 4096  # samples that a search keeps in view
+)  # the fewest and the most candidates for the links of a sample
+_TRAINING = 10_000  # samples that set the limits of rounding
+_MOST_KEPT = 4096  # candidates that a search keeps
 _SEED = 20_240_101
 _LOOKED_AT = 1000  # samples that progress is estimated from
-_LARGEST = 2.0  # number in a unit vector, and then some: products of such vectors never overflow
-_AT_ONCE = 2**24  # numbers that are checked at once
+_LARGEST = 2.0  # value in a unit vector, and then some: products of such vectors never overflow
+_AT_ONCE = 2**24  # values that are checked at once
 
 Arrays = dict[str, Array]
 
 
 def graph_bytes(n: int, d: int) -> int:
-    """About how much memory `build_graph` needs at its peak: rounded samples, and the links twice."""
+    """Estimate how much memory `build_graph` needs at its peak: rounded samples, and the links twice."""
     return n * d + n * 4 * 2 * (2 * _LINKS + 2)
 
 
 def build_graph(X: Array, progress: Progress) -> Arrays:
-    """The graph of the rows of X, the same for any number of threads."""
+    """Return the graph of the rows of X, the same for any number of threads."""
     import faiss
 
     X = _shareable(X)
     n, d = X.shape
-    # The graph is made from numbers of 8 bits: a copy of the samples in full would double the memory.
+    # The graph is made from values of 8 bits: a full copy of the samples would double the memory.
     index = faiss.IndexHNSWSQ(d, faiss.ScalarQuantizer.QT_8bit, _LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = _ef_construction(n)
     faiss.omp_set_num_threads(threads_per_product())
@@ -62,7 +62,7 @@ def build_graph(X: Array, progress: Progress) -> Arrays:
 
     looked_at = edges[np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))]
     for turn in run_with_ticks(add):
-        # A sample has its first link when it has been added. The array is there soon after the beginning.
+        # A sample has its first link when it has been added. The array exists soon after the beginning.
         if turn > 0 and neighbors.size() == edges[-1]:
             now = np.ctypeslib.as_array((ctypes.c_int32 * int(edges[-1])).from_address(int(neighbors.data())))
             progress("indexing", int(n * np.mean(now[looked_at] >= 0)), n)
@@ -73,18 +73,18 @@ def build_graph(X: Array, progress: Progress) -> Arrays:
 
 
 def hideable(arrays: Arrays) -> Array:
-    """The samples that `graph_without` can hide: those on the lowest level alone, but not the first."""
+    """Return the samples that `graph_without` can hide: all on the lowest level alone, except the entry."""
     lowest = arrays["levels"] == 1
     lowest[arrays["graph"][1]] = False
     return np.flatnonzero(lowest)
 
 
 def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
-    """The same graph without links to some samples, so that a search never comes to them."""
+    """Return the same graph without links to the hidden samples, so that a search never reaches them."""
     levels, links = arrays["levels"], arrays["links"].copy()
     per_level = int(arrays["graph"][0])
     edges = _edges(levels, per_level * np.arange(1, int(levels.max()) + 2))
-    is_hidden = np.zeros(len(levels) + 1, dtype=bool)  # the last place is that of -1, no link
+    is_hidden = np.zeros(len(levels) + 1, dtype=bool)  # the last entry is for -1, which means no link
     is_hidden[hidden] = True
     step = max(1, _AT_ONCE // (2 * per_level))
     for start in range(0, len(levels), step):
@@ -97,36 +97,36 @@ def graph_without(arrays: Arrays, hidden: Array) -> Arrays:
 
 
 def _ef_construction(n: int) -> int:
-    """How many samples are kept in view to choose the links of one.
+    """Return the number of candidates for the links of a sample.
 
-    The more groups of samples there are that have nothing in common, the further one has to look for the
-    right one; a sample that is linked to another group is not found from its own. With 64, of 100,000 samples
-    in 10,000 groups, 97 % of the neighbours are found; with 200, nearly all.
+    The more unrelated groups of samples there are, the wider the search for the right group must be; a sample
+    that is linked to another group is not found from its own. With 64 candidates, 97 % of the neighbours
+    among 100,000 samples in 10,000 groups are found; with 200, nearly all.
     """
     least, most = _EF_CONSTRUCTION_RANGE
     return max(least, min(most, round(43 * math.cbrt(n / 1000))))
 
 
 def _draw_levels(n: int, highest: int) -> Array:
-    """(n,): the number of levels that each sample is on; a level has 1 / _LINKS of the one below."""
+    """Return (n,): the number of levels of each sample; a level has 1 / _LINKS of the samples below it."""
     drawn = np.random.default_rng(_SEED).random(n)
     levels: Array = 1 + np.floor(-np.log(1 - drawn) / np.log(_LINKS))
     return np.minimum(levels, highest).astype(np.uint8)
 
 
 def _edges(levels: Array, slots: Array) -> Array:
-    """(n + 1,): the links of sample i are edges[i] to edges[i + 1]."""
+    """Return (n + 1,): the links of sample i are edges[i] to edges[i + 1]."""
     return np.concatenate([[0], np.cumsum(slots.astype(np.int64)[levels])])
 
 
 def _shareable(X: Array) -> Array:
-    """As float32 in one piece; a copy only if it is not."""
+    """Return X as contiguous float32; it is copied only if necessary."""
     shareable: Array = np.require(X, np.float32, ["C", "A"])
     return shareable
 
 
 class Graph:
-    """A graph over the rows of X, ready to be searched. ValueError if it is not a valid one."""
+    """A graph over the rows of X, ready to be searched. An invalid graph raises ValueError."""
 
     def __init__(self, X: Array, arrays: Arrays) -> None:
         import faiss
@@ -153,11 +153,11 @@ class Graph:
 
     @property
     def size(self) -> int:
-        """The largest effort."""
+        """The largest search width."""
         return _MOST_KEPT
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
+        """Return (m, count): near rows of X for each row of Y, unordered, padded with -1."""
         import faiss
 
         faiss.omp_set_num_threads(threads_per_product())
@@ -165,14 +165,14 @@ class Graph:
         found: Array = np.full((len(Y), count), -1, dtype=np.int64)
         healthy = np.abs(Y).max(axis=1) <= _LARGEST  # and not NaN
         if healthy.any():
-            asked = Y if healthy.all() else Y[healthy]
+            searched = Y if healthy.all() else Y[healthy]
             how = faiss.SearchParametersHNSW(efSearch=search_width)
-            found[healthy] = self._index.search(asked, count, params=how)[1]
+            found[healthy] = self._index.search(searched, count, params=how)[1]
         return found
 
 
 def _share(vector: Any, address: Any, size: int) -> None:
-    """Let a vector of faiss be memory of ours, which has to stay where it is."""
+    """Let a faiss vector use our memory, which must not move."""
     vector.is_owned = False
     vector.view_data = vector.c_ptr = address
     vector.view_size = vector.c_size = size
@@ -203,14 +203,14 @@ def _check_graph(levels: Array, links: Array, slots: Array, entry: int, n: int) 
 
 
 def _upper_links(levels: Array, links: Array, slots: Array, edges: Array) -> Iterator[tuple[int, Array]]:
-    """The links on every level but the lowest."""
+    """Yield the links on every level but the lowest."""
     for level in range(1, int(levels.max())):
         firsts = edges[np.flatnonzero(levels > level)]
         yield level, links[firsts[:, np.newaxis] + np.arange(slots[level], slots[level + 1])]
 
 
 def _check_vectors(X: Array) -> None:
-    """faiss may read beyond its arrays if a product is not a number, or infinite."""
+    """Raise ValueError for NaN, infinite or large values, which would let faiss read beyond its arrays."""
     step = max(1, _AT_ONCE // X.shape[1])
     for start in range(0, len(X), step):
         block = X[start : start + step]

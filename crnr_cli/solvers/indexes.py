@@ -17,32 +17,32 @@ from crnr_cli.solvers.graph import Graph, build_graph, graph_bytes, graph_withou
 from crnr_cli.solvers.neighbors import find_nearest
 
 _PER_ROOT = 4  # lists per root of the number of samples
-_PER_CENTER = 40  # samples that a centre is computed from
+_PER_CENTER = 40  # samples per centre in k-means
 _ROUNDS = 10  # of k-means
-_FEW = 32  # lists, of which all can be searched
+_FEW = 32  # so few lists can all be searched
 _SEED = 20_240_101
 _LISTED_AT_ONCE = 2**14  # samples that are put on lists at once
-_PRODUCTS = 2**22  # that are kept at the same time while lists are searched
+_PRODUCTS = 2**22  # products kept at the same time while lists are searched
 Arrays = dict[str, Array]
 INDEXES = ("exact", "ivf", "hnsw")
-WANTED_AGREEMENT = 0.995  # share of the labels that are those of the exact search
+WANTED_AGREEMENT = 0.995  # share of the labels that the exact search gives too
 WANTED_RECALL = 0.8  # share of the nearest samples; residuals and margins differ where some are missing
-_MAX_PROBES = 1000  # samples that are asked for when it is made
-_HOLD_OUT_EVERY = 20  # samples, of which one is asked for: the others are nearly the whole gallery
-_SPARE = 16  # candidates beyond those that are asked for
-_GATHERED = 2**23  # numbers of samples that are gathered at once, 64 MB in float64
-_PROBED_AT_ONCE = 128  # samples that are asked for at once
-_LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # samples that a search of the graph keeps in view; lists
-_MORE_EFFORT = 1.25  # times as much is tried next
-_LEAST_GAIN = 0.1  # share of what is missing that more effort has to bring
+_MAX_PROBES = 1000  # samples held out to measure the index
+_HOLD_OUT_EVERY = 20  # samples per probe at least: the others are nearly the whole gallery
+_SPARE = 16  # candidates beyond the wanted neighbours
+_GATHERED = 2**23  # values of samples gathered at once, 64 MB in float64
+_PROBED_AT_ONCE = 128  # probes searched at once
+_LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # candidates that a search of the graph keeps; lists that are searched
+_MORE_EFFORT = 1.25  # factor from one search width to the next
+_LEAST_GAIN = 0.1  # share of the missing results that a larger search width has to find
 _ROUNDING = 1e-9  # more than the rounding error of a product of unit vectors in float64
 LabelByNeighbors = Callable[
     [Array, Array], Array
-]  # the labels of samples (m,) by their neighbours (m, count)
+]  # returns the labels (m,) of samples (m,) by their neighbours (m, count)
 
 
 def list_bytes(n: int, d: int) -> int:
-    """About how much memory `build_lists` needs at its peak."""
+    """Estimate how much memory `build_lists` needs at its peak."""
     return 4 * d * (_PER_CENTER + 2) * _n_lists(n) + 32 * n
 
 
@@ -51,7 +51,10 @@ def _n_lists(n: int) -> int:
 
 
 def build_lists(X: Array, progress: Progress) -> Arrays:
-    """Lists of the rows of X, the same for any number of cores: the last bits of products depend on them."""
+    """Return lists of the rows of X, the same for any number of cores.
+
+    The last bits of products depend on the cores, so one core computes the centres.
+    """
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -63,7 +66,7 @@ def build_lists(X: Array, progress: Progress) -> Arrays:
     work = n + _ROUNDS * len(sample)
     for turn in range(_ROUNDS):
         progress("indexing", n * turn * len(sample) // work, n)
-        # With other limits, faiss would warn of few points on its own, or leave some out.
+        # With other limits, faiss would warn of too few points, or leave some out.
         means = faiss.Kmeans(
             d,
             count,
@@ -87,7 +90,7 @@ def build_lists(X: Array, progress: Progress) -> Arrays:
 
 
 class Lists:
-    """Lists of the rows of X, ready to be searched. ValueError if they are not valid ones."""
+    """Lists of the rows of X, ready to be searched. Invalid lists raise ValueError."""
 
     def __init__(self, X: Array, arrays: Arrays) -> None:
         centers, edges, members = arrays["centers"], arrays["edges"], arrays["members"]
@@ -107,12 +110,14 @@ class Lists:
 
     @property
     def size(self) -> int:
-        """The largest effort: beyond a small part of the lists, comparing with all samples is faster."""
+        """The largest search width: beyond a small share of the lists, comparing with all samples is
+        faster.
+        """
         return min(len(self._centers), max(_FEW, len(self._centers) // 32))
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near rows of X for each row of Y, in no order; -1 where there is none."""
-        # In float64, so that the same lists are chosen in any batch.
+        """Return (m, count): near rows of X for each row of Y, unordered, padded with -1."""
+        # In float64, so that any batch chooses the same lists.
         near = Y.astype(np.float64) @ self._centers.T
         chosen = np.argpartition(-near, search_width - 1, axis=1)[:, :search_width]
         found: Array = np.full((len(Y), count), -1, dtype=np.int64)
@@ -121,7 +126,7 @@ class Lists:
         return found
 
     def _batches(self, chosen: Array) -> Iterator[slice]:
-        """Queries whose products fit into memory together."""
+        """Yield slices of the queries whose products fit into memory together."""
         ends = np.cumsum(np.diff(self._edges)[chosen].sum(axis=1))
         start = 0
         while start < len(chosen):
@@ -131,7 +136,7 @@ class Lists:
             start = stop
 
     def _search(self, Y: Array, chosen: Array, found: Array) -> None:
-        lengths = np.diff(self._edges)[chosen]  # (m, effort)
+        lengths = np.diff(self._edges)[chosen]  # (m, search_width)
         firsts = np.cumsum(lengths).reshape(lengths.shape) - lengths  # where the products of a list begin
         products = np.empty(int(lengths.sum()), dtype=np.result_type(self._X, Y))
         places = np.empty(products.size, dtype=np.int64)
@@ -154,14 +159,14 @@ class Lists:
 class _Search(Protocol):
     @property
     def size(self) -> int:
-        """The largest effort that makes sense."""
+        """The largest search width that makes sense."""
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
-        """(m, count): near samples for each row of Y, in no order; -1 where there is none."""
+        """Return (m, count): near samples for each row of Y, unordered, padded with -1."""
 
 
 class Index:
-    """An index over the columns of X, from its arrays. ValueError if they are not valid."""
+    """An index over the columns of X, from its arrays. Invalid arrays raise ValueError."""
 
     def __init__(self, kind: str, X: Array, arrays: Arrays) -> None:
         if kind == "hnsw":
@@ -179,10 +184,10 @@ class Index:
         self._search_width = int(search_width[0])
 
     def find_nearest(self, Y: Array, count: int, search_width: int | None = None) -> Array:
-        """(m, count): the places of the nearest columns of X, as far as the index finds them.
+        """Return (m, count): the places of the nearest columns of X, as far as the index finds them.
 
-        The nearest comes first; of equally near ones, the first in X. A query for which the index finds too
-        few is compared with all samples.
+        The nearest comes first; of equally near columns, the first in X. A query for which the index finds
+        too few is compared with all samples.
         """
         n = len(self._X)
         if count >= n:
@@ -200,7 +205,7 @@ class Index:
 
 
 def _rank_candidates(X: Array, Y: Array, candidates: Array, count: int) -> Array:
-    """(m, count): the nearest rows of X among the candidates of each row of Y."""
+    """Return (m, count): the nearest rows of X among the candidates of each row of Y."""
     found = np.empty((len(Y), count), dtype=np.int64)
     step = max(1, _GATHERED // (candidates.shape[1] * X.shape[1]))
     for start in range(0, len(Y), step):
@@ -213,25 +218,25 @@ def _rank_candidates(X: Array, Y: Array, candidates: Array, count: int) -> Array
 
 
 def _products(X: Array, Y: Array, places: Array) -> Array:
-    """(m, k): of each row of Y with its own rows of X, in float64."""
+    """Return (m, k): the products of each row of Y with its own rows of X, in float64."""
     products: Array = np.einsum("mcd,md->mc", X[places].astype(np.float64), Y.astype(np.float64))
     return products
 
 
 def require_index_package(kind: str) -> None:
-    """Refuse, before any work, an index whose package is not installed."""
+    """Raise an error, before any work, if the package of this index is not installed."""
     require_packages("faiss", f"--index {kind}", "faiss")
 
 
 def index_bytes(kind: str, n: int, d: int) -> int:
-    """About how much memory `build_index` needs at its peak."""
+    """Estimate how much memory `build_index` needs at its peak."""
     return (graph_bytes if kind == "hnsw" else list_bytes)(n, d)
 
 
 def build_index(
     kind: str, X: Array, count: int, labelled: LabelByNeighbors, progress: Progress = silent
 ) -> Arrays:
-    """The arrays of an index over the columns of X, from which `count` neighbours will be asked."""
+    """Return the arrays of an index over the columns of X that will be searched for `count` neighbours."""
     require_index_package(kind)
     n = X.shape[1]
     progress("indexing", 0, n)
@@ -240,7 +245,7 @@ def build_index(
     trial = _Trial.of(kind, X, made, count, labelled, progress)
     chosen = search_width = min(_LEAST_EFFORT[kind], trial.index.search.size)
     best = trial.measure(search_width)
-    # If twice the effort brings hardly more, looking further only takes time.
+    # If twice the search width finds hardly more, a wider search only takes time.
     while best.missing and search_width < min(trial.index.search.size, 2 * chosen):
         search_width = min(trial.index.search.size, 2 * chosen, math.ceil(_MORE_EFFORT * search_width))
         found = trial.measure(search_width)
@@ -251,7 +256,7 @@ def build_index(
 
 @dataclass(frozen=True)
 class Measured:
-    """How much of what the exact search finds an index found when it was made."""
+    """The recall and agreement of an index, compared with the exact search on held-out samples."""
 
     recall: float  # share of the nearest samples
     agreement: float  # share of the labels
@@ -273,7 +278,7 @@ def _to_arrays(search_width: int, measured: Measured) -> Arrays:
 
 
 def index_measurement(arrays: Arrays) -> Measured:
-    """What was measured when the index was made."""
+    """Return the recall and agreement that were measured when the index was made."""
     found = arrays["measured"]
     if found.shape != (2,) or found.dtype != np.float64 or not (found.min() >= 0 and found.max() <= 1):
         raise ValueError("the measured quality of the index is not given as shares")
@@ -282,15 +287,17 @@ def index_measurement(arrays: Arrays) -> Measured:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Samples that are asked for as if they were queries: they are not found, nor a step on the way."""
+    """Held-out samples used as queries to measure the index: excluded from the results and the search
+    path.
+    """
 
     index: Index
     X: Array
     probes: Array  # (m,)
     labelled: LabelByNeighbors
-    more: int  # samples to look for beyond `count`, as some may be among those that are asked for
-    exact: Array  # (m, count): their neighbours
-    labels: Array  # (m,): by these
+    more: int  # samples to search for beyond `count`, because some may be probes
+    exact: Array  # (m, count): the exact neighbours of the probes
+    labels: Array  # (m,): the labels by these neighbours
 
     @classmethod
     def of(
@@ -306,13 +313,15 @@ class _Trial:
         found: list[Array] = []
         for those in _batches(probes):
             progress("measuring the index", _PROBED_AT_ONCE * len(found), m)
-            found.append(_others(find_nearest(X, X[:, those], count + more), probes, count))
+            found.append(_drop_probes(find_nearest(X, X[:, those], count + more), probes, count))
         progress("measuring the index", m, m)
         exact = np.concatenate([np.empty((0, min(n, count)), np.int64), *found])
         return cls(index, X, probes, labelled, 0 if kind == "hnsw" else more, exact, labelled(probes, exact))
 
     def measure(self, search_width: int) -> Measured:
-        """What the index finds with this effort. Copies of a sample are as good as the sample itself."""
+        """Return what the index finds with this search width. Copies of a sample count as the sample
+        itself.
+        """
         if not len(self.probes):
             return Measured(1.0, 1.0)
         count = self.exact.shape[1]
@@ -320,7 +329,7 @@ class _Trial:
         for those, exact in zip(_batches(self.probes), _batches(self.exact), strict=True):
             Y = self.X[:, those]
             found.append(
-                _others(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
+                _drop_probes(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
             )
             limits = _products(self.X.T, Y.T, exact).min(axis=1, keepdims=True)
             hits += int(np.count_nonzero(_products(self.X.T, Y.T, found[-1]) >= limits - _ROUNDING))
@@ -332,7 +341,7 @@ def _batches(array: Array) -> Iterator[Array]:
     return (array[start : start + _PROBED_AT_ONCE] for start in range(0, len(array), _PROBED_AT_ONCE))
 
 
-def _others(found: Array, probes: Array, count: int) -> Array:
-    """(m, count): what was found, without samples that are asked for, as long as there are enough others."""
+def _drop_probes(found: Array, probes: Array, count: int) -> Array:
+    """Return (m, count): the results without the probes, as long as there are enough others."""
     order = np.argsort(np.isin(found, probes), axis=1, kind="stable")[:, :count]
     return np.take_along_axis(found, order, axis=1)

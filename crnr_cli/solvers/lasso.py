@@ -1,6 +1,6 @@
 """The l1 solver: ADMM for min ||y - X c||^2 + lam ||c||_1, all queries at once. Samples are columns.
 
-H and c_1 are those of a factor with lam = 0 and this mu, and t = lam/mu. Again, a single array v = c + u is
+H and c_1 belong to a factor with lam = 0 and this mu, and t = lam/mu. Again, a single array v = c + u is
 enough for the splitting variable z = soft(v, t) and the scaled multiplier u = clip(v, -t, t):
 
     c_(k+1) = c_1 + H (z_k - u_k)        v_(k+1) = a c_(k+1) + (1 - a) z_k + u_k
@@ -44,7 +44,7 @@ class _Ending:
     tol: float
 
 
-_Gap = Callable[[Array, Array], Array]  # from codes, and the places of their queries
+_Gap = Callable[[Array, Array], Array]  # of codes and the places of their queries
 
 
 def factor_form(edges: Array, d: int) -> FactorForm:
@@ -93,7 +93,7 @@ def _code_until(factor: Factor | LocalFactor, c1: Array, gap_of: _Gap, ending: _
 
 
 def _step(factor: Factor | LocalFactor, c1: Array, v: Array, t: float) -> tuple[Array, Array]:
-    """The next v, and the z that it was computed from; the memory of `v` is reused."""
+    """Return the next v, and the z that it was computed from; the memory of `v` is reused."""
     u = np.clip(v, -t, t)
     z = v - u
     c = np.empty_like(v)
@@ -106,7 +106,7 @@ def _step(factor: Factor | LocalFactor, c1: Array, v: Array, t: float) -> tuple[
 
 
 def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
-    """For every query, an upper bound on how much ||y - X c||^2 + lam ||c||_1 exceeds its minimum.
+    """Return for every query an upper bound on how much ||y - X c||^2 + lam ||c||_1 exceeds its minimum.
 
     The dual is max 2 w'y - ||w||^2 over all w with |X'w| <= lam/2; w is the best multiple of y - X c.
     """
@@ -116,7 +116,7 @@ def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
 
 
 def local_duality_gap(near: Neighborhoods, c: Array, lam: float) -> Array:
-    """The same for queries of length 1 by their own samples, from Gram matrices."""
+    """Return the same bound for unit queries by their own samples, from Gram matrices."""
     Gc = near.times(c)
     cb = np.einsum("km,km->m", c, near.cross)
     rr = np.maximum(1 - 2 * cb + np.einsum("km,km->m", c, Gc), 0)
@@ -124,7 +124,7 @@ def local_duality_gap(near: Neighborhoods, c: Array, lam: float) -> Array:
 
 
 def _gap(rr: Array, ry: Array, largest: Array, c: Array, lam: float) -> Array:
-    """From r'r, r'y and the largest |X'r|, for r = y - X c."""
+    """Return the gap from r'r, r'y and the largest |X'r|, for r = y - X c."""
     tiny = np.finfo(c.dtype).tiny
     limit = (lam / 2) / np.maximum(largest, tiny)
     s = np.clip(ry / np.maximum(rr, tiny), -limit, limit)

@@ -9,16 +9,16 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 
-_BLOCK = 8192  # samples that are compared with all queries of a batch at once
-_BATCH = 512  # queries that are compared at once: with a block, the products take 16 MB
-# Candidates beyond those that are asked for; only large groups of equally near samples need more.
+_BLOCK = 8192  # samples compared with all queries of a batch at once
+_BATCH = 512  # queries compared at once: with a block, the products take 16 MB
+# Candidates beyond the wanted neighbours; only large groups of equally near samples need more.
 _SPARE = 16
 
 
 def find_nearest(X: Array, Y: Array, count: int) -> Array:
-    """(m, count): the places of the columns of X that have the largest products with each column of Y.
+    """Return (m, count): the places of the columns of X with the largest products with each column of Y.
 
-    The nearest comes first; of equally near ones, the first in X. All columns have at most unit length.
+    The nearest comes first; of equally near columns, the first in X. All columns have at most unit length.
     """
     X, Y = X.T, np.ascontiguousarray(Y.T)  # rows, as they are stored
     count = min(count, len(X))
@@ -27,7 +27,7 @@ def find_nearest(X: Array, Y: Array, count: int) -> Array:
 
 
 def search_bytes(n: int, m: int) -> int:
-    """About how much memory the search for m queries among n samples needs: the products of two blocks."""
+    """Estimate the memory of a search for m queries among n samples: the products of two blocks."""
     return 2 * (8 + 1) * min(n, _BLOCK) * min(m, _BATCH)
 
 
@@ -39,35 +39,35 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
             found[row] = _rank_rows(X, y, everything)[1][:count]
         return found
     places, excluded = _candidates(X, Y, count + _SPARE)
-    farthest = np.empty(len(Y))  # the product of the last that is taken
+    farthest = np.empty(len(Y))  # the product of the last neighbour
     for row, y in enumerate(Y):
         products, ranked = _rank_rows(X, y, places[row])
         found[row], farthest[row] = ranked[:count], products[count - 1]
     bound = farthest - _rounding(X)
-    open_rows = np.flatnonzero(excluded >= bound)  # something that was left out may be as near
+    open_rows = np.flatnonzero(excluded >= bound)  # an excluded sample may be as near
     for row in open_rows.tolist():
-        # A query that is all zero, such as a blank part of an image, is equally near to all.
-        found[row] = _among_equals(X, Y[row], bound[row], count) if Y[row].any() else range(count)
+        # An all-zero query, such as a blank tile of an image, is equally near to all samples.
+        found[row] = _find_among_equals(X, Y[row], bound[row], count) if Y[row].any() else range(count)
     return found
 
 
 def _rounding(X: Array) -> float:
-    """More than the products of a block differ from those in float64."""
+    """Return a bound on how much the products of a block differ from products in float64."""
     return float(4 * np.sqrt(X.shape[1] + 16) * np.finfo(X.dtype).eps)
 
 
 def _rank_rows(X: Array, y: Array, places: Array) -> tuple[Array, Array]:
-    """The products with these rows of X in float64, the largest first, and the places of the rows."""
-    # Not a matrix product, whose last bits depend on how many rows there are.
+    """Return the products with these rows of X in float64, the largest first, and the rows' places."""
+    # Not a matrix product, whose last bits depend on the number of rows.
     products = np.einsum("cd,d->c", X[places].astype(np.float64), y.astype(np.float64))
     order = np.lexsort((places, -products))
     return products[order], places[order]
 
 
 def product_blocks(X: Array, columns: Array, size: int) -> Iterator[tuple[int, Array]]:
-    """Yield the products of `size` rows of X after the other with all columns, and where each block begins.
+    """Yield the products of `size` rows of X at a time with all columns, and where each block begins.
 
-    A block may be changed; it is overwritten by the next one.
+    The caller may change a block; the next one overwrites it.
     """
     buffer = np.empty((min(size, len(X)), columns.shape[1]), dtype=np.result_type(X, columns))
     for start in range(0, len(X), size):
@@ -76,12 +76,14 @@ def product_blocks(X: Array, columns: Array, size: int) -> Iterator[tuple[int, A
 
 
 def _blocks(X: Array, Y: Array, size: int) -> Iterator[tuple[int, Array]]:
-    """(at most size, m): the products of one block of samples after the other with all queries."""
-    return product_blocks(X, np.ascontiguousarray(Y.T), size)  # the way around that BLAS computes fastest
+    """Yield (at most size, m): the products of one block of samples at a time with all queries."""
+    return product_blocks(X, np.ascontiguousarray(Y.T), size)  # this order is the fastest for BLAS
 
 
 def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
-    """(m, count): the rows of X with the largest products, in no order, and the smallest of these (m,)."""
+    """Return (m, count): the rows of X with the largest products, unordered, and the smallest product
+    (m,).
+    """
     size = max(_BLOCK, count)
     best, places = np.empty((len(Y), count), X.dtype), np.empty((len(Y), count), np.int64)
     larger = np.empty((min(size, len(X)), len(Y)), dtype=bool)
@@ -91,7 +93,7 @@ def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
             places[:] = np.argpartition(first, -count, axis=1)[:, -count:]
             best[:] = np.take_along_axis(first, places, axis=1)
             continue
-        # After a few blocks, hardly any product is larger than the smallest that is kept.
+        # After a few blocks, hardly any product exceeds the smallest kept one.
         np.greater(products, best.min(axis=1), out=larger[: len(products)])
         samples, queries = np.divmod(np.flatnonzero(larger[: len(products)]), len(Y))
         if not len(queries):
@@ -111,10 +113,10 @@ def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
     return places, best.min(axis=1)
 
 
-def _among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
-    """The nearest of one query, if more samples than can be kept as candidates are about equally near.
+def _find_among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
+    """Return the nearest samples of one query for which more are equally near than candidates are kept.
 
-    None of those that are looked for has a product in its block below the bound.
+    The products of all nearest samples in their blocks reach the bound.
     """
     found, places = np.empty(0), np.empty(0, dtype=np.int64)
     for start, products in _blocks(X, y[np.newaxis], _BLOCK):
@@ -127,7 +129,7 @@ def _among_equals(X: Array, y: Array, bound: float, count: int) -> Array:
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """Of m queries, each with its own k samples."""
+    """The samples near m queries, k for each query."""
 
     gram: Array  # (m, k, k)
     cross: Array  # (k, m): the products of the samples and the query
@@ -135,29 +137,29 @@ class Neighborhoods:
 
     @classmethod
     def of(cls, X: Array, Y: Array, places: Array, classes: Array) -> Neighborhoods:
-        """For queries Y (d, m) and columns of X (d, n), by their places (m, k)."""
+        """Return the neighbourhoods of queries Y (d, m), from the places (m, k) of columns of X (d, n)."""
         rows = X.T[places].astype(np.float64)
         gram = rows @ rows.transpose(0, 2, 1)
         return cls(gram, np.einsum("mkd,dm->km", rows, Y.astype(np.float64)), classes[places])
 
     def pick(self, chosen: Array) -> Neighborhoods:
-        """Those of some of the queries."""
+        """Return the neighbourhoods of the selected queries."""
         return Neighborhoods(self.gram[chosen], self.cross[:, chosen], self.classes[chosen])
 
     def times(self, c: Array) -> Array:
-        """(k, m): X'X c."""
+        """Return (k, m): X'X c."""
         return _products(self.gram, c)
 
     @property
     def same_class(self) -> Array:
-        """(m, k, k)."""
+        """(m, k, k): whether two samples of a query have the same class."""
         same: Array = self.classes[:, :, np.newaxis] == self.classes[:, np.newaxis, :]
         return same
 
 
 @dataclass(frozen=True)
 class LocalFactor:
-    """H and M of every query, as those of a dense factor by its Gram matrix; queries are given as X'y."""
+    """H and M of every query, as in a dense factor from its Gram matrix; queries are given as X'y."""
 
     H: Array  # (m, k, k)
     M: Array  # (m, k, k)
@@ -166,16 +168,16 @@ class LocalFactor:
         return _products(self.M, Y)
 
     def product(self, A: Array, out: Array) -> None:
-        """out = H A."""
+        """Set out = H A."""
         out[:] = _products(self.H, A)
 
     def pick(self, chosen: Array) -> LocalFactor:
-        """That of some of the queries."""
+        """Return the factors of the selected queries."""
         return LocalFactor(self.H[chosen], self.M[chosen])
 
 
 def factorize_local(near: Neighborhoods, lam: float, mu: float) -> LocalFactor:
-    """As `factorize_gram`, for every query by itself."""
+    """Return one factor per query, each as `factorize_gram` computes it."""
     Q = near.gram * (1 + lam * near.same_class)
     diagonal = np.arange(Q.shape[1])
     Q[:, diagonal, diagonal] += mu / 2
@@ -184,7 +186,7 @@ def factorize_local(near: Neighborhoods, lam: float, mu: float) -> LocalFactor:
 
 
 def local_residuals(near: Neighborhoods, c: Array) -> Array:
-    """(k, m): ||y - X_i c_i|| for unit queries and the class of every neighbour."""
+    """Return (k, m): ||y - X_i c_i|| for unit queries and the class of every neighbour."""
     same = near.same_class
     parts = c * (_products(np.where(same, near.gram, 0), c) - 2 * near.cross)
     squares = 1 + _products(same.astype(np.float64), parts)
@@ -193,13 +195,13 @@ def local_residuals(near: Neighborhoods, c: Array) -> Array:
 
 
 def local_norms(near: Neighborhoods, c: Array) -> Array:
-    """(k, m): ||c_i|| for the class of every neighbour."""
+    """Return (k, m): ||c_i|| for the class of every neighbour."""
     norms: Array = np.sqrt(_products(near.same_class.astype(np.float64), c * c))
     return norms
 
 
 def _products(matrices: Array, columns: Array) -> Array:
-    """(k, m): the product of every matrix (m, k, k) with its column (k, m)."""
+    """Return (k, m): the product of every matrix (m, k, k) with its column (k, m)."""
     rows = np.ascontiguousarray(columns.T)
     product: Array = np.matmul(matrices, rows[:, :, np.newaxis])[:, :, 0]
     return product.T

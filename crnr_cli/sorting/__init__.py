@@ -1,1 +1,1 @@
-"""Files go to folders by their labels."""
+"""Put files into folders by their labels."""

@@ -1,4 +1,4 @@
-"""Files that a CSV names: where they are, and whether the user can have meant them."""
+"""The files in a CSV: their places, and whether the user can have meant them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ GONE = "there is no such file"
 
 
 class NamedFile(NamedTuple):
-    """A regular file, or the reason why it is none."""
+    """A regular file, or the reason why the path cannot be used."""
 
-    source: str = ""  # its whole path, without links
+    source: str = ""  # its absolute path, without links
     status: os.stat_result | None = None
     reason: str = ""
 
 
 class NamedFiles:
-    """Finds files by their names, the real path of each folder once.
+    """Finds files by their names; the real path of each folder is looked up once.
 
-    A file outside of the given folders is refused, as a CSV from a stranger may name any file.
+    A file outside the given folders is refused, because an untrusted CSV may name any file.
     """
 
     def __init__(self, roots: Sequence[Path], by: str, *, follow_links: bool) -> None:
-        """`by` is what names the files. Links to folders are always followed."""
+        """Look for files below `roots`, named in `by`. Links to folders are always followed."""
         self._roots = [os.path.normcase(os.path.join(os.path.realpath(root), "")) for root in roots]  # noqa: PTH118
         self._by, self._follow_links = by, follow_links
         self._folders: dict[str, str] = {}
@@ -63,7 +63,7 @@ class NamedFiles:
         return NamedFile(source, status)
 
     def check_folder(self, folder: str, path: str) -> str:
-        """The real path of a folder of `path`, with a slash at its end."""
+        """Return the real path of the folder of `path`, with a slash at its end."""
         real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
         if not os.path.normcase(real).startswith(tuple(self._roots)):
             raise DataError(

@@ -1,4 +1,4 @@
-"""The names that sorted files get: a template with fields, names that any file system takes, and numbers."""
+"""The names of sorted files: a template with fields, names valid on any file system, and numbers."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from crnr_cli.wording import not_one_of
 
 DEFAULT_TEMPLATE = "{label}/{name}"
 
-# Folders that no class has: a class whose name begins with _ is escaped.
+# Folders that never belong to a class: a class whose name begins with _ is escaped.
 REJECTED, FAILED, DOUBTFUL, NONE = "_unknown", "_failed", "_doubtful", "_none"
-_OWN = ".crnr-"  # how the names of our own files begin
-_LONGEST_SUFFIX = 32  # bytes; more than this is no suffix
-_DIGITS = 16  # of the hash in a name that was cut
+_OWN = ".crnr-"  # prefix of our own files
+_LONGEST_SUFFIX = 32  # bytes; longer endings are not suffixes
+_DIGITS = 16  # of the hash in a shortened name
 
-# What cannot be in a name, or would change the screen: /, control characters, line ends, bytes that are not
-# UTF-8. A % is escaped where it would be taken for an escape.
+# Characters that a name cannot have, or that would change the screen: /, control characters, line ends, bytes
+# that are not UTF-8. A % is escaped where it would look like an escape.
 _UNSAFE = re.compile(r"[/\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]|%(?=[0-9A-Fa-f]{2})|^[._]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @lru_cache(maxsize=100_000)
 def escape_class_name(name: str) -> str:
-    """The name of a class as that of a folder; `urllib.parse.unquote` gives the class again."""
+    """Return the folder name for a class; `urllib.parse.unquote` restores the class."""
     return _UNSAFE.sub(lambda found: percent_escape(found[0]), name) if name else NONE
 
 
@@ -40,7 +40,7 @@ def _name(path: str) -> str:
 
 
 def _split_suffix(path: str) -> tuple[str, str]:
-    """The name of a file without its suffix, and its suffix."""
+    """Return the name of a file without its suffix, and its suffix."""
     stem, suffix = os.path.splitext(_name(path))  # noqa: PTH122, a path may be no path at all
     if len(os.fsencode(suffix)) > _LONGEST_SUFFIX:
         return stem + suffix, ""
@@ -48,13 +48,13 @@ def _split_suffix(path: str) -> tuple[str, str]:
 
 
 def folder_of(row: Prediction) -> str:
-    """The folder of its label; an input without a class has a folder of its own."""
+    """Return the folder of the label; an input without a class has a folder of its own."""
     if row.label is None:
         return FAILED
     return REJECTED if row.label == UNKNOWN else escape_class_name(row.label)
 
 
-# The fields of a template, and what they are.
+# The fields of a template, and their values.
 FIELDS: dict[str, Callable[[Prediction], str]] = {
     "label": folder_of,
     "truth": lambda row: escape_class_name(row.truth or ""),
@@ -68,11 +68,11 @@ FIELDS: dict[str, Callable[[Prediction], str]] = {
 
 @dataclass(frozen=True)
 class Template:
-    """Where files go, such as {label}/{truth}-{name}; refused if it is not a name below the folder."""
+    """The path of a sorted file, such as {label}/{truth}-{name}; an error if it leaves the folder."""
 
     text: str = DEFAULT_TEMPLATE
     longest: int = 255  # bytes of a name
-    is_portable: bool = False  # names that Windows can have too
+    is_portable: bool = False  # names that are valid on Windows too
 
     def __post_init__(self) -> None:
         try:
@@ -99,7 +99,7 @@ class Template:
 
     @cached_property
     def _parts(self) -> list[list[tuple[str, Callable[[Prediction], str] | None]]]:
-        """By component: texts, each with the field that follows it."""
+        """Texts by path component, each with the field that follows it."""
         parts: list[list[tuple[str, Callable[[Prediction], str] | None]]] = [[]]
         for literal, field, _, _ in Formatter().parse(self.text):
             *before, last = literal.split("/")
@@ -110,7 +110,7 @@ class Template:
         return parts
 
     def target(self, row: Prediction, special: str | None = None) -> str:
-        """The name below the folder; `special` is a folder that replaces the label."""
+        """Return the name below the folder; `special` is a folder that replaces the label."""
         *folders, name = self._parts
         key = (row.label, row.truth, row.runner_up, row.status, special)
         above = self._above.get(key) if self._is_shared else None
@@ -128,7 +128,7 @@ class Template:
 
     @cached_property
     def _above(self) -> dict[tuple[str | None, ...], str]:
-        """The folders that are known already, by answer."""
+        """The folders found so far, by answer."""
         return {}
 
     def _component(
@@ -143,19 +143,19 @@ class Template:
                 for text, get in part
             ]
         )
-        name = _harmless(name)
+        name = _make_harmless(name)
         return shorten_name(to_portable(name) if self.is_portable else name, self.longest)
 
 
-def _harmless(name: str) -> str:
-    """A file keeps its own name, unless it would mean something else in the folder."""
+def _make_harmless(name: str) -> str:
+    """Return the file's own name, unless it would have another meaning in the folder."""
     if name in ("", ".", ".."):
         return name.replace(".", "%2E") or NONE
     return "%2E" + name[1:] if name.startswith(_OWN) else name
 
 
 def shorten_name(name: str, longest: int, number: int = 1) -> str:
-    """The name with a number, if that is above 1; a stem that is too long is cut and ends with its hash."""
+    """Return the name with a number above 1; a stem that is too long is cut and ends with its hash."""
     if number == 1 and len(name) * 4 <= longest:
         return name
     stem, suffix = _split_suffix(name)

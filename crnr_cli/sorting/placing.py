@@ -1,4 +1,4 @@
-"""Files are put in their places, and nothing is overwritten."""
+"""Put files in their places without overwriting anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crnr_cli.system.folders import Tree as Tree
 from crnr_cli.system.folders import opened_tree as opened_tree
 from crnr_cli.system.names import stat_or_none
 
-PART = ".crnr-sort.part"  # what is copied has this name until it is whole
+PART = ".crnr-sort.part"  # the name of a copy until it is complete
 _BLOCK = 1 << 20  # bytes
 ALREADY_THERE, LEFT_OUT = "there", "left out"
 _STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would fail too
@@ -29,7 +29,7 @@ _STOPPING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other file would 
 
 @contextmanager
 def folder_errors(folder: Path) -> Iterator[None]:
-    """Turn what a file system refuses into an error. Limits of the machine are reported elsewhere."""
+    """Turn the errors of a file system into ours. Limits of the machine are reported elsewhere."""
     try:
         yield
     except OSError as e:
@@ -41,7 +41,7 @@ def folder_errors(folder: Path) -> Iterator[None]:
 
 
 def place_of_folder(folder: Path) -> Path:
-    """The folder itself or, if it is missing, the one that it will be made in."""
+    """Return the folder itself or, if it is missing, the existing folder above it."""
     found = stat_or_none(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         raise OutputError(f"{folder}: is not a folder; choose another one")
@@ -52,19 +52,19 @@ def place_of_folder(folder: Path) -> Path:
 
 
 def is_within(place: str, folder: str) -> bool:
-    """Whether a path is that of the folder, or below it."""
+    """Return whether a path is the folder itself, or below it."""
     return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
 
 
 def rename_new(source: Place, target: Place) -> None:
-    """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised."""
+    """Rename a file within a file system; FileExistsError if the new name exists."""
     if not folders.rename_without_replacing(source, target):
         link_new(source, target)
         _remove_or_undo(source, target)
 
 
 def link_new(source: Place, target: Place) -> None:
-    """A second name of the same file."""
+    """Make a second name for the same file."""
     folders.link(source, target)
 
 
@@ -73,7 +73,7 @@ def symlink_new(text: str, target: Place) -> None:
 
 
 def put_new(source: str, target: Place, part: Place, how: str) -> None:
-    """Copy or link a file, given by its whole path."""
+    """Copy or link a file, given by its absolute path."""
     if how == "copy":
         copy_new(Place(source), target, part)
     elif how == "hardlink":
@@ -83,9 +83,9 @@ def put_new(source: str, target: Place, part: Place, how: str) -> None:
 
 
 def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -> None:
-    """Copy a file with its permissions and times, as `cp -p` does; with `sync`, it survives a power failure.
+    """Copy a file with its permissions and times, like `cp -p`; with `sync`, it survives a power failure.
 
-    It has the name `part`, on the same file system, until it is whole.
+    It has the name `part`, on the same file system, until it is complete.
     """
     read = source.open()
     try:
@@ -112,7 +112,7 @@ def copy_new(source: Place, target: Place, part: Place, *, sync: bool = False) -
 
 
 def move_new(source: Place, target: Place, part: Place) -> None:
-    """Move a file, also to another file system: it is removed when its copy is on the disk."""
+    """Move a file, also to another file system: the original is removed when its copy is on the disk."""
     try:
         rename_new(source, target)
     except OSError as e:
@@ -123,12 +123,12 @@ def move_new(source: Place, target: Place, part: Place) -> None:
 
 
 def _remove_or_undo(source: Place, target: Place, *, sync: bool = False) -> None:
-    """Remove the source; if that is not permitted, remove the target again, as a file has one place."""
+    """Remove the source; if that is not permitted, remove the target again: a file has one place."""
     try:
         if sync:
             target.sync_folder()
         source.remove()
-    except FileNotFoundError:  # somebody else was faster
+    except FileNotFoundError:  # another process was faster
         pass
     except OSError:
         target.remove()
@@ -136,7 +136,7 @@ def _remove_or_undo(source: Place, target: Place, *, sync: bool = False) -> None
 
 
 def is_same_file(one: Place, other: Place) -> bool:
-    """Whether these are two names of one file, or whole copies of each other."""
+    """Return whether these are two names of one file, or complete copies of each other."""
     first, second = one.status(), other.status()
     if first is None or second is None:
         return False
@@ -159,7 +159,7 @@ def _has_same_bytes(one: Place, other: Place) -> bool:
 
 
 def _new_part(part: Place) -> int:
-    """What a killed run left of this name is removed; whoever writes here has a lock."""
+    """Create the file after removing what a killed run left; the caller holds a lock."""
     try:
         return part.create()
     except FileExistsError:
@@ -168,11 +168,11 @@ def _new_part(part: Place) -> int:
 
 
 class FileOutcome(NamedTuple):
-    """What becomes of one file."""
+    """The outcome for one file."""
 
     path: str
     target: str  # with the folder; empty if the file is left out
-    result: str  # how, or THERE, or LEFT_OUT
+    result: str  # the way of placing, or THERE, or LEFT_OUT
     reason: str = ""  # why it is left out
 
     def __str__(self) -> str:
@@ -193,7 +193,7 @@ class OutcomeReport:
         return sum(1 for row in self.rows if row.result == result)
 
     def leave_out(self, number: int, target: Path, error: OSError) -> None:
-        """Record that a file could not be put in its place; OutputError if no other one could be either."""
+        """Record that a file could not be put in its place; OutputError if others would fail too."""
         if error.errno in _STOPPING:
             raise OutputError(
                 f"{target}: cannot write ({os.strerror(error.errno)}); the same command continues from here"

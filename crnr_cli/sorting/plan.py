@@ -1,4 +1,4 @@
-"""The plan of a sort, and the list by which it is undone."""
+"""The plan of a sort, and the list that `sort --undo` reads."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
 
 
 class SortEntry(NamedTuple):
-    """One file."""
+    """One file in the list of a sort."""
 
-    source: str  # the whole path, without links
+    source: str  # the absolute path, without links
     target: str  # below the folder
     wish: str  # the target without a number
     size: int
@@ -53,7 +53,7 @@ class SortList:
         )
 
     def write(self) -> None:
-        """Before any file is touched: it is on the disk, whole, when this returns."""
+        """Write the list to the disk completely, before any file is touched."""
         header = {"crnr_sort": _VERSION, "how": self.how, "made": self.made}
         lines = [json.dumps(header), *map(_line, self.entries), ""]
         with planned([DeclaredOutput(self.path)]), replacing(self.path) as file:
@@ -66,13 +66,13 @@ class SortList:
 
 
 def _line(entry: SortEntry) -> str:
-    """JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
+    """Return JSON; `json.dumps` of the whole would take a tenth of the time of linking the file."""
     source, target, wish = map(encode_basestring_ascii, entry[:3])
     return f"[{source}, {target}, {wish}, {entry.size}, {entry.mtime}]"
 
 
 def is_in_place(entry: SortEntry, how: str, target: Place) -> bool:
-    """Whether the target is what a copy or a link makes of the source, unchanged."""
+    """Return whether the target is an unchanged copy of the source, or a link to it."""
     status = target.status()
     if status is None:
         return False
@@ -86,12 +86,12 @@ def is_in_place(entry: SortEntry, how: str, target: Place) -> bool:
 
 
 def _is_stored_as(stored: int, time: int) -> bool:
-    """Whether a time in ns is what a file system makes of another one; FAT keeps even seconds alone."""
+    """Return whether a file system stores a time in ns as `stored`; FAT keeps only even seconds."""
     return any(stored % unit == 0 and abs(stored - time) < unit for unit in _TIME_UNITS)
 
 
 def read_list(path: Path) -> SortList:
-    """A list as it was written; anything else is refused."""
+    """Return a list as it was written; an error for anything else."""
     if stat_or_none(path) is None:
         raise DataError(f"{path}: no such undo file")
     if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
@@ -101,7 +101,7 @@ def read_list(path: Path) -> SortList:
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     try:
-        # What follows the last line end is of a finish that was interrupted.
+        # An interrupted finish leaves text after the last line end.
         values = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
         return _parse_list(path, values)
     except (ValueError, RecursionError) as e:
@@ -135,17 +135,17 @@ def _entry(value: object) -> SortEntry:
 
 
 def _is_below(name: str) -> bool:
-    """Whether this is a name below a folder, whatever is there: a list may come from a stranger."""
+    """Return whether this is a name below a folder; an untrusted list may contain anything."""
     return _is_path(name) and all(map(_is_name, name.split("/")))
 
 
 def _is_name(part: str) -> bool:
-    """On Windows, a name with a backslash or a colon would be a path, and some other names are devices."""
+    """Return whether this is a plain name: not a path and, on Windows, not a device."""
     return part not in ("", ".", "..") and not (ON_WINDOWS and part != to_portable(part))
 
 
 def _is_path(name: str) -> bool:
-    """Whether the system can be asked about it; JSON can spell what no file name contains."""
+    """Return whether the system accepts this path; JSON can contain names that no file has."""
     try:
         return b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:
@@ -153,13 +153,13 @@ def _is_path(name: str) -> bool:
 
 
 def read_lists(folder: Path) -> Iterator[SortList]:
-    """The lists of earlier runs, the first one first."""
+    """Yield the lists of earlier runs, the first one first."""
     for path in sorted(filter(_number, folder.iterdir()), key=_number):
         yield read_list(path)
 
 
 def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
-    """The list of the run to be continued, or a new one."""
+    """Return the list of the run to continue, or a new one."""
     if earlier and not earlier[-1].is_finished and earlier[-1].how == how:
         return earlier[-1]
     number = 1 + (_number(earlier[-1].path) if earlier else 0)
@@ -167,15 +167,15 @@ def new_list(folder: Path, earlier: list[SortList], how: str) -> SortList:
 
 
 def _number(path: Path) -> int:
-    """The number in the name of a list; 0 if this is not the name of one."""
+    """Return the number in the name of a list; 0 if this is no such name."""
     found = _NAME.fullmatch(path.name)
     return int(found[1]) if found else 0
 
 
 class Names:
-    """The names in the folder: which are taken, and which files got theirs from an earlier run.
+    """The names in the folder: the used names, and the files placed by an earlier run.
 
-    With `folds`, names that differ only in case or Unicode form are the same one.
+    With `folds`, names that differ only in case or Unicode form are equal.
     """
 
     def __init__(self, earlier: Sequence[SortList], how: str, tree: Tree | None, *, folds: bool) -> None:
@@ -196,7 +196,7 @@ class Names:
         return fold_name(name) if self._folds else name
 
     def find_done_target(self, source: str, wish: str, status: os.stat_result | None) -> str | None:
-        """The place of a file that an earlier run has put there."""
+        """Return the place where an earlier run put a file."""
         if not self._earlier:
             return None
         entry, is_finished = self._earlier.get(source, (None, False))
@@ -209,14 +209,14 @@ class Names:
         return entry.target if is_finished or self._is_done(entry) else None
 
     def _is_done(self, entry: SortEntry) -> bool:
-        """Whether a run that was stopped came this far: the file may be somebody else's."""
+        """Return whether a stopped run came this far: the file may belong to another program."""
         assert self._tree is not None
         return is_in_place(entry, self._how, self._tree.place(entry.target))
 
     def choose_target(self, source: str, wish: str) -> str:
-        """A name that is not taken; the one that was planned for this file, if it is still free."""
+        """Return a free name: the name planned for this file, if it is still free."""
         entry, is_finished = self._earlier.get(source, (None, True))
-        # If a move was stopped in the middle, the file is in both places, which is seen when it is moved.
+        # If a move was stopped in the middle, the file is in both places, which the next move notices.
         was_stopped = self._how == "move" and not is_finished
         if entry and wish == entry.wish and (was_stopped or not self._exists(entry.target)):
             return entry.target
@@ -239,14 +239,14 @@ class Names:
         return self._key(name) in (self._names_below(above) or ())
 
     def _names_below(self, below: str) -> dict[str, str] | None:
-        """The names in a folder by their keys; None if it does not exist."""
+        """Return the names in a folder by their keys; None if it does not exist."""
         if below not in self._folders:
             names = self._tree.names(below) if self._tree else None
             self._folders[below] = None if names is None else {self._key(name): name for name in names}
         return self._folders[below]
 
     def refuse_merged(self, wishes: Sequence[str], folder: Path) -> None:
-        """Refuse two folders that would be one, as the files of two classes would be mixed."""
+        """Refuse two folders that would be one, because the files of two classes would be mixed."""
         if not self._folds:
             return
         # Some file systems list names in another case than they were given.
@@ -267,7 +267,7 @@ class Names:
                 )
 
     def missing_folders(self, entries: Sequence[tuple[int, SortEntry]]) -> list[str]:
-        """Folders that have to be made, those above before those below."""
+        """Return the folders to make, parents first."""
         missing: dict[str, None] = {}
         for above in dict.fromkeys(entry.target.rpartition("/")[0] for _, entry in entries):
             for below in _folders_of(f"{above}/"):
@@ -277,6 +277,6 @@ class Names:
 
 
 def _folders_of(target: str) -> list[str]:
-    """All folders that a target is in, those above before those below."""
+    """Return all folders above a target, parents first."""
     parts = target.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1) if parts[0]]

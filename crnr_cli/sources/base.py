@@ -1,4 +1,4 @@
-"""What all sources have in common: an ordered listing of named samples, read in fixed batches."""
+"""The interface of all sources: an ordered listing of named samples, read in fixed batches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class InputOptions:
     """How sources are read, for any command."""
 
     keys: Keys = field(default_factory=Keys)
-    nul_separated: bool = False  # whether the list on stdin is
+    nul_separated: bool = False  # whether the list on stdin is NUL-separated
     max_pixels: int = MAX_PIXELS
     jobs: int | None = None  # None: all available cores
-    provider: str = "auto"  # what a network runs on
+    provider: str = "auto"  # the hardware that a network runs on
     labels: LabelOptions | None = None  # a table with the labels of images; None: their folders
-    max_failure_rate: float = 1.0  # stop when more than this share of the inputs has to be skipped
+    max_failure_rate: float = 1.0  # stop when a larger share of the inputs fails
     batch_size: int | None = None  # None: chosen automatically
 
     @property
@@ -50,13 +50,13 @@ class SourcePart(Protocol):
 
 
 class Source(ABC):
-    """An ordered listing of the samples in the files that the user named."""
+    """An ordered listing of the samples in the user's files."""
 
-    ignored: int = 0  # system files that are not listed
+    ignored: int = 0  # system files, which are not listed
 
     @property
     def is_labelled(self) -> bool:
-        """Whether labels are given as such; otherwise the folders of images are, if they are classes."""
+        """Whether the source holds labels; otherwise the folders of images may be classes."""
         return self.kind == "features"
 
     def check_classes(self, command: str) -> list[str]:
@@ -76,7 +76,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """What the samples are; images also if their values have been extracted before."""
+        """The kind of the samples; extracted features of images count as images."""
 
     @property
     def n_features(self) -> int | None:
@@ -90,11 +90,11 @@ class Source(ABC):
 
     @abstractmethod
     def names(self, span: Span | None = None) -> list[str]:
-        """The names of all samples or of a span, as the user gave them."""
+        """Return the names of all samples or of a span, as the user gave them."""
 
     @abstractmethod
     def spans(self, batch_size: int) -> list[Span]:
-        """The fixed batches that the listing is divided into."""
+        """Return the fixed batches that the listing is divided into."""
 
     @abstractmethod
     def read_batches(
@@ -104,55 +104,55 @@ class Source(ABC):
 
     @abstractmethod
     def part(self, span: Span) -> SourcePart:
-        """Some of the samples, to be read elsewhere."""
+        """Return some of the samples, to be read elsewhere."""
 
     @abstractmethod
     def listing(self) -> Iterator[tuple[Any, ...]]:
-        """For every file, its path and everything else that the listing knows about it."""
+        """Yield for every file its path and everything else that the listing holds about it."""
 
     def listing_texts(self) -> Iterator[bytes]:
-        """The listing as text, for its hash."""
+        """Yield the listing as text, for its hash."""
         return to_json_texts(self.listing())
 
     @abstractmethod
     def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Source:
-        """Only the files that contain a wanted sample, by its name, stamp and candidate classes."""
+        """Return only the files that contain a wanted sample, by its name, stamp and candidate classes."""
 
     @abstractmethod
     def read_contents(self) -> Iterator[tuple[str, str, str]]:
-        """Name, class ("" if none) and SHA-256 of every sample that can be read."""
+        """Yield name, class ("" if none) and SHA-256 of every readable sample."""
 
     @abstractmethod
     def require_labels(self) -> None:
-        """Refuse a source that has no labels."""
+        """Raise an error if the source has no labels."""
 
     def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Source:
-        """Return the same listing; images directly in a named folder are of its class, if that is known.
+        """Return the same listing; images directly in a named folder get its class, if that is known.
 
-        A folder may be named after a class and contain both images and folders of images. Then its
-        images are of no class or, if `strict`, the source is refused.
+        A folder may be named after a class and contain both images and folders of images. Then its images
+        have no class or, if `strict`, the source is refused.
         """
         return self
 
     def folder_of_no_class(self) -> str | None:
-        """Return a named folder that has only images, as the folder of a class, but belongs to none."""
+        """Return a named folder of images only, like a class folder, that is not a known class."""
         return None
 
     def possible_classes(self) -> dict[str, str]:
-        """Return, by the name of a sample, the folder that it is directly in, if that may be its class.
+        """Return, by sample name, the folder of the sample, if it may be its class.
 
-        That is a folder that the user named and that contains only images; some gallery may have its class.
+        It may be if the user named the folder and it contains only images; some gallery may have its class.
         """
         return {}
 
     def class_names(self) -> Iterable[str]:
-        """The classes that are known from the listing alone, even if none of their samples is usable."""
+        """Return the classes in the listing, even if none of their samples is usable."""
         return ()
 
     def notes(self) -> list[str]:
-        """What the user should know about the listing."""
+        """Return notes for the user about the listing."""
         return []
 
     def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
-        """The sizes of all readable images."""
+        """Return the sizes of all readable images."""
         return set()

@@ -1,6 +1,6 @@
-"""The files of a listing of images: one by one, or packed as text.
+"""The files of an image listing: single entries, or packed as text.
 
-Text is sent, hashed and kept without looking at the files one by one, of which there may be millions.
+Text is sent, hashed and kept without unpacking the files, of which there may be millions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crnr_cli.errors import SampleError
 PER_BLOCK = 1024  # files
 
 
-class ImageFile(NamedTuple):  # faster to create than a dataclass, as there may be millions
+class ImageFile(NamedTuple):  # faster to create than a dataclass: there may be millions
     """One file of a listing. `folders` are the candidates for its class, the best first."""
 
     path: str
@@ -33,7 +33,7 @@ class ImageFile(NamedTuple):  # faster to create than a dataclass, as there may 
 
 
 def to_json_text(entries: Sequence[tuple[Any, ...]]) -> bytes:
-    """Entries of a listing as JSON, each with a comma at its end: texts can be joined."""
+    """Return entries of a listing as JSON, each with a comma at its end, so that texts can be joined."""
     return (json.dumps(entries)[1:-1] + ", ").encode() if entries else b""
 
 
@@ -68,12 +68,12 @@ class ListingBlock:
 
 
 class CompactListing(Sequence[ImageFile]):
-    """Files that are unpacked when they are asked for, a block at a time."""
+    """Files that are unpacked on access, a block at a time."""
 
     def __init__(
         self, blocks: Sequence[ListingBlock | list[ImageFile]], span: tuple[int, int] | None = None
     ) -> None:
-        """The files of the blocks, or a span of them."""
+        """Take all files of the blocks, or a span of them."""
         self.blocks = blocks
         self._edges = list(accumulate(map(len, blocks), initial=0))  # where each block begins
         self._span = span or (0, self._edges[-1])
@@ -99,7 +99,7 @@ class CompactListing(Sequence[ImageFile]):
         return self._between(0, len(self))
 
     def cut(self, start: int, stop: int) -> CompactListing:
-        """A span of the files, with no more blocks than it needs."""
+        """Return a span of the files, with no more blocks than it needs."""
         start, stop = self._span[0] + start, self._span[0] + stop
         first, end = bisect_right(self._edges, start) - 1, bisect_right(self._edges, stop - 1)
         before = self._edges[first]
@@ -110,7 +110,7 @@ class CompactListing(Sequence[ImageFile]):
         return CompactListing(blocks, (start - before, stop - before))
 
     def texts(self) -> Iterator[bytes]:
-        """What `to_json_texts` makes of all files, joined."""
+        """Yield the JSON text of all files, in pieces to join."""
         if self._span != (0, self._edges[-1]):
             yield from to_json_texts(file[:4] for file in self)
             return

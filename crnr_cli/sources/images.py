@@ -36,7 +36,7 @@ _SHOWN = 3  # names of folders in a message
 
 @dataclass
 class NamedFolder:
-    """A folder that the user named: its files outside of class folders, and whether it has such folders."""
+    """A folder that the user named: its files outside class folders, and whether it has class folders."""
 
     path: str
     loose: array[int] = field(default_factory=lambda: array("q"))  # positions in the listing: 8 bytes each
@@ -54,7 +54,7 @@ class Images(Source):
     empty_folders: list[str] = field(default_factory=list)  # first-level folders without any file
     named_folders: list[NamedFolder] = field(default_factory=list)
     labels_from: Path | None = None  # the table with the labels; None: the folders are the labels
-    base: str = ""  # the folder that relative paths are relative to; by default, the current one
+    base: str = ""  # the folder of relative paths; by default, the current folder
     extra_notes: list[str] = field(default_factory=list)
 
     @property
@@ -92,11 +92,11 @@ class Images(Source):
             decoded.close()
 
     def place(self, file: ImageFile) -> str:
-        """Where the file is. Its name is what the user gave."""
+        """Return the path of the file. Its name is the one that the user gave."""
         return os.path.join(self.base, file.path) if self.base else file.path  # noqa: PTH118
 
     def part(self, span: Span) -> Images:
-        """With the current folder, as that of a worker is a different one."""
+        """Return a span with the current folder, because a worker has another one."""
         base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
         packed = self.files if isinstance(self.files, CompactListing) else None
         files = packed.cut(*span) if packed else self.files[slice(*span)]
@@ -104,11 +104,11 @@ class Images(Source):
 
     @property
     def paths(self) -> list[Path]:
-        """Empty, as a missing image is reported by its status."""
+        """Empty: a missing image is reported by its status."""
         return []
 
     def open(self, keys: Keys) -> Images:
-        """A part of a listing of images is a listing itself."""
+        """Return this listing: a part of an image listing is a listing itself."""
         return replace(self, files=list(self.files))
 
     def listing(self) -> Iterator[tuple[Any, ...]]:
@@ -123,14 +123,14 @@ class Images(Source):
 
     def read_contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
-            if file.error is not None and file.error.status == "unreadable":  # it may be there, or not
+            if file.error is not None and file.error.status == "unreadable":  # it may exist, or not
                 raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
                     sha256 = sha256_of(file.path)
                 except FileNotFoundError:  # removed since it was listed
                     continue
-                except OSError as e:  # its content may be the same, or not
+                except OSError as e:  # its content may be unchanged, or not
                     raise DataError(f"{file.path}: cannot read it ({e.strerror})") from e
                 yield file.path, file.folders[0] if file.folders else "", sha256
 
@@ -149,7 +149,7 @@ class Images(Source):
         return []
 
     def require_labels(self) -> None:
-        """Always accepted: the folders are the labels, and an image outside of them is left out later."""
+        """Accept any listing: the folders are the labels, and an image outside them is left out later."""
 
     def with_classes(self, classes: Collection[str], *, strict: bool = False) -> Images:
         if self.is_labelled:
@@ -268,7 +268,7 @@ def ignored_note(count: int) -> str:
 
 
 def is_unrelated(path: str, status: str) -> bool:
-    """Whether a file is neither an image nor named like one, such as a README among the images."""
+    """Return whether a file is neither an image nor named like one, such as a README among the images."""
     return status == "not_image" and not is_named_like_image(path)
 
 
@@ -299,7 +299,7 @@ def _scale(decoded: Decoded) -> float:
 
 
 def _values(images: list[Pixels], request: PixelRequest) -> Array:
-    assert request.size is not None  # so that all images have the same size
+    assert request.size is not None  # all images must have the same size
     if not images:
         return np.empty((0, math.prod(request.size) * request.bands), np.uint8)
     return np.array([np.frombuffer(p.data, np.float32 if p.is_float else np.uint8) for p in images])

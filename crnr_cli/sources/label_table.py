@@ -11,17 +11,17 @@ from crnr_cli.errors import DataError
 from crnr_cli.system.csv_file import opened_csv, refuse_separators, require_file, require_utf_8
 from crnr_cli.system.names import class_key, normalize_path
 
-_PATH, _LABEL = "path", "label"  # the names of the columns, unless the user says otherwise
+_PATH, _LABEL = "path", "label"  # the names of the columns by default
 
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """Where labels come from, as the user says."""
+    """The table of labels and its columns, as the user chose them."""
 
     path: Path
     path_column: str | None = None
     label_column: str | None = None
-    root: Path | None = None  # what paths are relative to; None: the folder of the table
+    root: Path | None = None  # the folder of relative paths; None: the folder of the table
 
     def read(self) -> Labels:
         require_file(self.path, "give a label table with --labels")
@@ -67,7 +67,7 @@ class LabelOptions:
 
 @dataclass(frozen=True, slots=True)
 class LabelRow:
-    path: str  # as the table has it
+    path: str  # as in the table
     label: str  # empty if it has none
     line: int
 
@@ -78,10 +78,10 @@ class Labels:
     by_place: Mapping[str, LabelRow]
 
     def label_of(self, path: str) -> str | None:
-        """None if the table does not have the file, or no label for it."""
+        """Return the label; None if the table does not have the file, or no label for it."""
         found = self.by_place.get(normalize_path(path))
         return (found.label or None) if found else None
 
     def missing(self, paths: set[str]) -> list[str]:
-        """The paths of the table that are not among these places."""
+        """Return the paths of the table that are not among these places."""
         return [row.path for place, row in self.by_place.items() if place not in paths]

@@ -1,4 +1,4 @@
-"""A source is opened: folders, files, lists, and images whose labels are in a table."""
+"""Open a source: folders, files, lists, and images whose labels are in a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 3  # paths
 
 
 def apply_label_table(source: Source, options: LabelOptions) -> Source:
-    """The same listing with the labels of the table; files that it does not have are of no class."""
+    """Return the same listing with the labels of the table; files not in the table have no class."""
     if not isinstance(source, Images):
         raise UsageError(
             f"--labels applies to images, but {next(source.listing())[0]} contains features; choose their "
@@ -60,8 +60,8 @@ def open_source(
 ) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
-    With `allow_missing`, an image that does not exist is listed too, as it is if stdin names it, unless
-    nothing else was named. The `lister` lists the folders below those that are named; None: this process.
+    With `allow_missing`, missing images are listed too, as with a list on stdin, unless nothing else was
+    named. The `lister` lists the subfolders of named folders; None: this process.
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
@@ -102,21 +102,21 @@ def open_source(
 
 
 def _expand_pattern(name: str) -> list[str]:
-    """The files that were meant: shells of Windows leave patterns such as *.png to the programs."""
+    """Return the files that match: Windows shells leave patterns such as *.png to the programs."""
     if ON_WINDOWS and stat_or_none(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
         return found
     return [to_listed_form(name)]
 
 
 def _feature_files_among(paths: list[Path], n_named: int) -> list[Path]:
-    """Those that are named like feature files. A CSV among images is no more than a file beside them."""
+    """Return the names of feature files. A CSV among images is just a file next to them."""
     tables = [path for path in paths if is_table(path)]
     only_csv = all(path.suffix.lower() == ".csv" for path in tables)
     return [] if only_csv and len(tables) < n_named else tables
 
 
 def fingerprint(source: Source) -> str:
-    """SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
+    """Return the SHA-256 of a listing: the names, order, sizes and mtimes of its files."""
     digest = hashlib.sha256()
     for text in source.listing_texts():
         digest.update(text)

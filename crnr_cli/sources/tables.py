@@ -28,7 +28,7 @@ from crnr_cli.wording import format_count
 
 _ROWS_PER_READ = 1024  # when all rows of a table are hashed
 _BYTES_PER_NAME = 100
-_NO_FILE = Path("the array")  # in the place of a path, in messages
+_NO_FILE = Path("the array")  # instead of a path, in messages
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class FeatureFile:
     labels: list[str] | None
     names: list[str]
     origins: Origins | None = None  # in a file that `crnr extract` wrote
-    notes: tuple[str, ...] = ()  # what was assumed about the file
-    beside: tuple[tuple[Path, Stamp], ...] = ()  # further files that have its labels
+    notes: tuple[str, ...] = ()  # the assumptions about the file
+    beside: tuple[tuple[Path, Stamp], ...] = ()  # further files with its labels
 
     @classmethod
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
@@ -53,7 +53,7 @@ class FeatureFile:
         names = [f"{stored}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
             names = read_texts(path, arrays["paths"])
-        # With another dataset of features, the description is that of other values.
+        # The description belongs to the default dataset only.
         recipe = reader.recipe(path) if reader.recipe and found.features == "features" else None
         origins = None if recipe is None else Origins.read(path, arrays, recipe, len(values))
         beside = tuple((other, _stamp(other)) for other in found.beside)
@@ -67,18 +67,18 @@ class FeatureFile:
         return int(self.values.shape[1])
 
     def read_rows(self, start: int, stop: int) -> Array:
-        """Rows as numbers in the machine's own byte order."""
+        """Return rows as numbers in the machine's own byte order."""
         try:
             values = np.asarray(self.values[start:stop])
             now = Stamp.of(self.path.stat())
         except OSError as e:
             raise DataError(f"{self.path}: cannot read rows {start} to {stop} ({e})") from e
-        if now != self.stamp:  # HDF5 returns zeros for what is missing from a truncated file
+        if now != self.stamp:  # HDF5 returns zeros for the missing part of a truncated file
             raise DataError(f"{self.path}: was changed while it was being read; run the command again")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def cut(self, start: int, stop: int) -> FeatureFile:
-        """Some of the rows, which are read now."""
+        """Return some of the rows, which are read now."""
         return replace(self.take(range(start, stop)), values=self.read_rows(start, stop))
 
     def take(self, rows: Sequence[int]) -> FeatureFile:
@@ -93,7 +93,7 @@ class FeatureFile:
 
     @property
     def are_images(self) -> bool:
-        """Whether the values were extracted from images, and it is known how."""
+        """Whether the values were extracted from images in a known way."""
         return self.origins is not None and self.origins.are_images
 
     def stamp_of(self, row: int) -> Stamp:
@@ -113,7 +113,7 @@ class FeatureFile:
 @dataclass(frozen=True)
 class Features(Source):
     files: list[FeatureFile]
-    # Those of a gallery by their Unicode form: a folder that the user named may be named after one of them.
+    # The gallery's classes by their Unicode form: a named folder may be named after one of them.
     classes: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -133,7 +133,7 @@ class Features(Source):
         return list(accumulate((len(file) for file in self.files), initial=0))
 
     def _cuts(self, span: Span) -> Iterator[tuple[FeatureFile, int, int]]:
-        """The rows of each file that a span of the listing covers."""
+        """Yield the rows of each file that a span of the listing covers."""
         first = bisect_right(self._edges, span[0]) - 1
         for file, before in zip(self.files[first:], self._edges[first:], strict=False):
             if before >= span[1]:
@@ -151,7 +151,7 @@ class Features(Source):
         return [name for file, start, stop in cuts for name in file.names[start:stop]]
 
     def spans(self, batch_size: int) -> list[Span]:
-        """No batch contains rows of two files."""
+        """Return the spans of batches; no batch contains rows of two files."""
         return [
             (before + start, before + min(start + batch_size, len(file)))
             for file, before in zip(self.files, self._edges, strict=False)
@@ -194,7 +194,7 @@ class Features(Source):
         return [note for file in self.files for note in file.notes]
 
     def filter(self, is_wanted: Callable[[str, Stamp, tuple[str, ...]], bool]) -> Features:
-        """Of a file that `crnr extract` wrote, only the rows, as each of them has a file of its own."""
+        """Return only the wanted files; in a file of `crnr extract`, only the wanted rows."""
         wanted: list[FeatureFile] = []
         for file in self.files:
             columns = zip(file.names, file.candidates(0, len(file), self.classes), strict=True)
@@ -250,12 +250,12 @@ class Features(Source):
 
 @dataclass(frozen=True)
 class FeaturesPart:
-    """Rows of feature files, by number, so that little has to be sent."""
+    """Rows of feature files, by number, so that little is sent."""
 
     cuts: tuple[tuple[Path, int, int], ...]  # path, first row, end
     names: list[Sequence[str]]  # of the rows of each cut, as the user gave them
     classes: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[Path, ...] = ()  # further files that have labels
+    beside: tuple[Path, ...] = ()  # further files with labels
 
     def open(self, keys: Keys) -> Features:
         files = [_open_once(path, keys, _stamp(path)).cut(start, stop) for path, start, stop in self.cuts]
@@ -269,7 +269,7 @@ class FeaturesPart:
 
 @lru_cache(maxsize=4)
 def _open_once(path: Path, keys: Keys, stamp: Stamp) -> FeatureFile:
-    """Cached until the file changes, as a worker of a cluster reads many parts of one file."""
+    """Open a feature file, cached until it changes: a cluster's worker reads many parts of one file."""
     return FeatureFile.open(path, keys)
 
 
@@ -292,7 +292,7 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
 
 
 def row_hash(values: Array) -> str:
-    """SHA-256 of the content of a sample that is a row of features."""
+    """Return the SHA-256 of a row of features."""
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
@@ -304,7 +304,7 @@ class _Rows(FeatureFile):
 
 
 def rows_as_source(values: Array) -> Features:
-    """A source of the rows of a table, which are named "row 0" and so on, and have no labels."""
+    """Return a source of the rows of a table, named "row 0" and so on, without labels."""
     if values.ndim != 2 or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
         raise DataError(
             f"{_NO_FILE}: features must be a table of numbers with one row per query, "

@@ -1,4 +1,4 @@
-"""Listing images: the files that the user named, and all files in the folders that the user named."""
+"""List images: the files that the user named, and all files in the folders that the user named."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from crnr_cli.system.names import to_listed_form, with_slashes
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {
     *("thumbs.db", "ehthumbs.db", "desktop.ini", "$recycle.bin", "system volume information"),  # Windows
-    *("__macosx", "icon\r"),  # macOS; its other ones begin with a dot
+    *("__macosx", "icon\r"),  # macOS; its other files begin with a dot
     *("lost+found", "__pycache__"),
 }
-_GROUPS = 1000  # of the folders of a folder: enough for many workers, few enough to hand out
+_GROUPS = 1000  # of the subfolders of a folder: enough for many workers, few enough to hand out
 _FOLDERS_PER_GROUP = 256
 
 
 @dataclass(frozen=True)
 class FolderListing:
-    """What some folders of a folder contain."""
+    """The content of some subfolders."""
 
-    blocks: list[ListingBlock]  # of the files of all of them
+    blocks: list[ListingBlock]  # of the files of all folders
     counts: list[int]  # files of each folder
     ignored: int
-    followed: set[str]  # links to folders, by what they lead to
+    followed: set[str]  # links to folders, by their targets
 
 
 Folder = tuple[str, str]  # its path as the user gave it, and its name
-# Lists groups of the folders of a folder that the user named, in their order.
+# Lists groups of the subfolders of a named folder, in their order.
 Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[FolderListing]]
 
 
 def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Images:
-    """All files that are named, and those in folders that are; the folders below them by the `lister`."""
+    """Return all named files, and all files in named folders; the `lister` lists subfolders."""
     listing, named = _Listing(), []
     for name in names:
         if name == "-":
@@ -61,12 +61,12 @@ def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None
 
 
 def list_named_images(paths: Sequence[str]) -> Images:
-    """These files, whatever they are called; a folder among them is not listed."""
+    """Return these files, whatever their names; a folder among them is not listed."""
     return Images([_describe_named_file(path) for path in paths])
 
 
 def _describe_named_file(path: str) -> ImageFile:
-    """A file that was named directly: all folders above it may be its class, the nearest first."""
+    """Return a file that was named directly: all folders above it may be its class, the nearest first."""
     path = to_listed_form(path)
     return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
@@ -94,9 +94,9 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
 
 @dataclass
 class _Listing:
-    """What has been found so far."""
+    """The files found so far."""
 
-    files: list[ImageFile] = field(default_factory=list)  # after those of the blocks
+    files: list[ImageFile] = field(default_factory=list)  # after the files of the blocks
     ignored: int = 0
     empty: list[str] = field(default_factory=list)  # first-level folders without any file
     blocks: list[ListingBlock | list[ImageFile]] = field(default_factory=list)
@@ -134,7 +134,7 @@ class _Walk:
                 self._add_loose(path)
 
     def list_by(self, lister: Lister) -> None:
-        """The same; the lister does not know which links were followed in other groups of folders."""
+        """List in groups; the lister cannot see which links other groups followed."""
         entries = list(_entries(self._root, (), self._listing))
         size = max(1, min(_FOLDERS_PER_GROUP, sum(is_folder for *_, is_folder in entries) // _GROUPS))
         runs = [(is_folder, list(run)) for is_folder, run in groupby(entries, key=lambda entry: entry[2])]
@@ -178,7 +178,7 @@ class _Walk:
 
 
 def list_some_folders(base: str, root: str, folders: Sequence[Folder]) -> FolderListing:
-    """What these folders of the root contain; relative paths are relative to `base`."""
+    """Return the content of these folders of the root; relative paths are relative to `base`."""
     listing, counts, followed = _Listing(), [], set[str]()
     real = os.path.realpath(os.path.join(base, root))  # noqa: PTH118
     for path, name in folders:
@@ -202,7 +202,7 @@ class _Level(NamedTuple):
 
 
 def _descend(path: str, name: str, root: str, followed: set[str], listing: _Listing) -> None:
-    """List a folder of the root. Folders may be nested deeper than a function can call itself."""
+    """List a subfolder of the root. Folders may be nested deeper than the limit of recursion."""
     levels = [_Level(iter([(path, name, True)]), (), root)]
     above = {root}
     while levels:
@@ -219,21 +219,21 @@ def _descend(path: str, name: str, root: str, followed: set[str], listing: _List
 
 
 def _real_path_if_new(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
-    """The path of a folder without links, or None if its files are listed anyway."""
+    """Return the path of a folder without links, or None if its files are listed elsewhere."""
     is_link = os.path.islink(path)  # noqa: PTH114
     if is_link:
         real = os.path.realpath(path)
     if real in above:  # a link to a folder above
         return None
     if is_link:
-        if real in followed:  # each link target is followed once, as links between folders can be endless
+        if real in followed:  # each link target is followed once: links between folders can be endless
             return None
         followed.add(real)
     return real
 
 
 def is_system_file(name: str) -> bool:
-    """Whether a file or folder is hidden, or made by an operating system or a tool beside those of people."""
+    """Return whether a file or folder is hidden, or made by an operating system or a tool."""
     return name.startswith(".") or name.lower() in _SYSTEM_FILES
 
 
@@ -242,7 +242,7 @@ def _is_folder(path: Path | os.DirEntry[str]) -> bool:
 
 
 def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator[tuple[str, str, bool]]:
-    """The sorted entries of a folder, without system files: path, name, and whether it is a folder.
+    """Yield the sorted entries of a folder, without system files: path, name, and whether it is a folder.
 
     There may be many files, so this avoids Path objects and extra stat calls, which are slow.
     """

@@ -14,10 +14,10 @@ from crnr_cli.system import other_systems
 if TYPE_CHECKING:
     import subprocess
 
-# On Windows, a child gets no window; Ctrl-C is then for its parent alone. Elsewhere it has to be 0.
+# On Windows, a child gets no window, and Ctrl-C reaches its parent alone. Elsewhere it has to be 0.
 NO_WINDOW = 0x08000000 if sys.platform == "win32" else 0
-_CRASHES = 0xC0000000  # exit codes from this on are errors of Windows, such as an access violation
-_EVERY = 0.05  # seconds between two looks at a child
+_CRASHES = 0xC0000000  # exit codes from here on are Windows errors, such as an access violation
+_EVERY = 0.05  # seconds between two checks of a child
 
 
 if sys.platform != "win32":
@@ -26,7 +26,7 @@ if sys.platform != "win32":
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this package with this Python.
+    """Return the command that runs a module of this package with this Python.
 
     With -P, Python does not import modules from the current folder, which may contain a malicious json.py.
     """
@@ -35,7 +35,7 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Like -P, for all processes that another library starts until the block ends."""
+    """Act like -P for all processes that another library starts until the block ends."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -48,7 +48,7 @@ def safe_path() -> Iterator[None]:
 
 
 def crash_reason(code: int) -> str | None:
-    """What a process crashed of, by its exit code; None if it ended by itself."""
+    """Return why a process was killed, from its exit code, or None if it exited normally."""
     if code < 0:
         return f"signal {-code}"
     return f"error {code:#x}" if code >= _CRASHES else None
@@ -64,7 +64,7 @@ def limit_address_space(limit: int) -> None:
 
 
 def limit_cpu_time(seconds: float) -> None:
-    """Have the kernel end this process after so much more work; waiting for a busy machine does not count."""
+    """Let the kernel end this process after this much more work; waiting on a busy machine does not count."""
     if sys.platform != "win32":
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds))
@@ -77,7 +77,7 @@ def _limit(what: int, limit: int) -> None:
 
 
 def address_space() -> int | None:
-    """The limit of this process in bytes; None if there is none."""
+    """Return the memory limit of this process in bytes; None without a limit."""
     if sys.platform == "win32":
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -85,7 +85,7 @@ def address_space() -> int | None:
 
 
 class Guard:
-    """Ends a child process that uses more memory or time than it may, where the kernel does not."""
+    """Kills a child process that exceeds its memory or time, where the kernel does not."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], memory: int | None, seconds: float | None = None
@@ -107,14 +107,14 @@ class Guard:
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether it has ended, or was ended, because it worked too long."""
+        """Whether it ended, or was killed, because it worked too long."""
         if sys.platform == "win32":
             return self._is_out_of_time
         return self._is_out_of_time or self.process.poll() == -signal.SIGXCPU
 
 
 def polling_interval(seconds: float) -> float:
-    """How often guards have to look, if something else is looked after every so many seconds."""
+    """Return the polling interval: `seconds`, or less on systems where guards must poll."""
     return min(seconds, _EVERY) if other_systems.NEEDED else seconds
 
 
@@ -127,7 +127,7 @@ def under_guard(
     if not other_systems.NEEDED:
         yield guard
         return
-    import threading  # here, as decoders need none
+    import threading  # here, because decoders need none
 
     done = threading.Event()
 
@@ -152,15 +152,15 @@ def start_guarded(
     seconds: float,
     messages: IO[bytes] | None = None,
 ) -> Iterator[Guard]:
-    """Run a module of this package that reads an untrusted file, under guard; it is killed after an error.
+    """Run a module of this package that reads an untrusted file, under guard; kill it after an error.
 
-    Its output is read from the `process` of the guard. What it writes to stderr goes to the file `messages`.
+    Read its output from the guard's `process`. Its stderr goes to the file `messages`.
     """
-    import subprocess  # here, as decoders need none
+    import subprocess  # here, because decoders need none
 
     with subprocess.Popen(
         python_command(module, *arguments),
-        # More threads would only reserve memory, of which the process has little.
+        # More threads would only reserve memory, and the process has little.
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

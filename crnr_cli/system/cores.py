@@ -1,4 +1,4 @@
-"""Cores, threads of matrix products, and work that is done in several threads."""
+"""Cores, threads of matrix products, and work in several threads."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Result = TypeVar("Result")
 # The wheels of NumPy and SciPy contain OpenBLAS; other builds read one of the other variables.
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _LOOK = 0.2  # seconds
-_THREADS = "crnr-piece"  # how threads are called
-# A thread that waits for others gives its core away at once: on a busy machine they may take long to come.
+_THREADS = "crnr-piece"  # prefix of the names of threads
+# A thread that waits for others gives its core away at once: on a busy machine the wait may be long.
 _WAITING = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 _set_for_now: int | None = None
-_pieces: set[Future[Any]] = set()  # of work, which are waiting or running
+_pieces: set[Future[Any]] = set()  # that are waiting or running
 _lock = threading.Lock()
-_counts: dict[object, int] = {}  # of every `product_threads` that has not ended, the latest last
+_counts: dict[object, int] = {}  # of every `product_threads` block that is still open, the latest last
 _libraries: list[tuple[Any, int]] = []  # controllers of libraries, with the threads before the first block
 Shared = TypeVar("Shared")
 
 
 def available_cores() -> int:
-    """The cores that this process may use, by its affinity and its cgroup's quota."""
+    """Return the cores that this process may use, by its affinity and its cgroup's quota."""
     if other_systems.NEEDED:
         return other_systems.cores()
     cores = len(os.sched_getaffinity(0))
@@ -47,21 +47,21 @@ def use_cores(jobs: int | None, *, side_by_side: bool = False) -> None:
     """Give every matrix product all cores, or one core if pieces of work are done `side_by_side`.
 
     The threads of one product wait for each other at its end, so that all of them wait if one core is busy
-    with something else; pieces side by side never wait. This must be called before NumPy is imported. What
-    the environment says does not matter, as the last bits of a product may depend on its threads.
+    with something else; pieces side by side never wait. This must be called before NumPy is imported. The
+    environment is ignored, because the last bits of a product may depend on its threads.
     """
     threads = str(1 if side_by_side else jobs or available_cores())
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, threads) | _WAITING)
 
 
 def set_product_threads(threads: int | None) -> None:
-    """Every matrix product uses so many threads, until further notice; None: as it was."""
+    """Set the threads of every matrix product; None restores the previous number."""
     global _set_for_now
     _set_for_now = threads
 
 
 def threads_per_product() -> int:
-    """The number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
+    """Return the number of threads as set by `use_cores` or, if crnr is used as a library, by the user."""
     if _set_for_now is not None:
         return _set_for_now
     threads = os.environ.get(_THREAD_VARIABLES[0], "")
@@ -69,19 +69,19 @@ def threads_per_product() -> int:
 
 
 def wait_for_pieces() -> None:
-    """Return when all pieces of work that were begun by now are done or cancelled."""
+    """Wait until all pieces of work that have begun are done or cancelled."""
     begun = list(_pieces)
     while begun := [piece for piece in begun if not piece.done()]:
-        wait(begun, _LOOK)  # which does not notice those that are cancelled
+        wait(begun, _LOOK)  # it does not notice cancelled pieces
 
 
 def is_working() -> bool:
-    """Whether a piece of work still runs in a thread, which Python would wait for at the end."""
+    """Return whether a piece of work still runs in a thread; Python would wait for it at exit."""
     return any(thread.name.startswith(_THREADS) for thread in threading.enumerate())
 
 
 def pieces_at_once(jobs: int) -> int:
-    """How many pieces of work can run at the same time, if each runs matrix products in its own threads."""
+    """Return how many pieces of work can run at once, if each has its own threads for products."""
     return max(1, jobs // threads_per_product())
 
 
@@ -93,9 +93,9 @@ def run_side_by_side(
     *,
     wait: bool = True,
 ) -> Generator[Result]:
-    """work(item) for every item, in order; at most `threads` are running and `ahead` finished or queued.
+    """Yield work(item) for every item, in order; at most `threads` run and `ahead` are finished or queued.
 
-    If it ends early, `wait` for the pieces that are running; nothing can stop them.
+    If the caller stops early, `wait` for the running pieces; nothing can stop them.
     """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, _THREADS)
@@ -124,7 +124,7 @@ def _result(piece: Future[Result]) -> Result:
 
 
 def run_with_ticks(work: Callable[[], None], every: float = _LOOK) -> Generator[int]:
-    """Do one piece of work in a thread; until it is done, yield 0, 1, 2... `every` few seconds."""
+    """Run one piece of work in a thread; until it is done, yield 0, 1, 2... `every` few seconds."""
     pool = ThreadPoolExecutor(1, _THREADS)
     try:
         running = pool.submit(work)
@@ -139,11 +139,11 @@ def run_with_ticks(work: Callable[[], None], every: float = _LOOK) -> Generator[
 
 @contextmanager
 def product_threads(count: int) -> Iterator[None]:
-    """Until the block ends, let every matrix product use so many threads, if threadpoolctl is installed.
+    """Set the threads of every matrix product until the block ends, if threadpoolctl is installed.
 
-    Libraries have one setting for all of the process. Of blocks that overlap, such as an `explain` between
-    two batches of `iter_classify`, the latest that has not ended decides. Before it changes the threads, the
-    pieces of work that were begun with others are finished.
+    Libraries have one setting for the whole process. Of blocks that overlap, such as an `explain` between two
+    batches of `iter_classify`, the latest open block decides. Before it changes the threads, the pieces of
+    work that began with others are finished.
     """
     own = object()
     with _lock:
@@ -162,7 +162,7 @@ def _latest(counts: dict[object, int]) -> int | None:
 
 
 def _hold(counts: dict[object, int]) -> None:
-    """Set the latest of these counts; without any, set back what there was before the first."""
+    """Set the latest of these counts; without any, restore the threads from before the first block."""
     global _counts
     if not _counts:
         _libraries[:] = [(library, library.num_threads) for library in _find_libraries()]
@@ -174,7 +174,7 @@ def _hold(counts: dict[object, int]) -> None:
 
 
 def _find_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of all libraries of matrix products that are loaded."""
+    """Return threadpoolctl's controllers of all loaded libraries for matrix products."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:

@@ -1,4 +1,4 @@
-"""Write a CSV, and open one that a person or another program may have written."""
+"""Write a CSV, and read a CSV that a person or another program may have written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import format_count
 
-# What `require_file` says of the predictions that are sorted and reviewed.
+# The remedy of `require_file` for a missing predictions file, in sort and review.
 NO_REGULAR_FILE = ("there is no such file", "is not a regular file")
 
 
@@ -30,11 +30,11 @@ class CsvRows(Protocol):
 
 
 def write_rows(write: Callable[[str], object], rows: Iterable[Iterable[Any]]) -> None:
-    """Write rows as lines of a CSV, one by one, so that a long table needs no memory."""
+    """Write rows as lines of a CSV, one at a time, so that a long table needs no memory."""
     csv.writer(_Lines(write), lineterminator=_END).writerows(rows)
 
 
-# Some versions of Python quote only the characters that end lines; a name may have either of these.
+# Some versions of Python quote only the characters that end lines; a name may have either.
 _END = "\r\n"
 
 
@@ -55,13 +55,13 @@ def refuse_utf_16(start: bytes, name: object) -> None:
 
 
 def wrap_as_text(file: io.BufferedReader, name: object) -> io.TextIOWrapper:
-    """UTF-8, with or without a mark at its beginning; bytes that are not are kept, as in names of files."""
+    """Read as UTF-8 with an optional mark at the beginning; other bytes are kept, as in file names."""
     refuse_utf_16(file.peek(2), name)
     return io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
 
 
 def refuse_separators(first: Sequence[str], name: object, separators: str = ";\t") -> None:
-    """Refuse a table whose first row has one field, as its columns are separated by something else."""
+    """Refuse a table whose first row has one field, because its columns have another separator."""
     if found := [mark for mark in separators if len(first) == 1 and mark in first[0]]:
         marks = {";": "semicolons", "\t": "tabs"}[found[0]]
         raise DataError(f"{name}: the columns are separated by {marks}; save the file with commas")
@@ -77,7 +77,7 @@ def require_utf_8(text: str, where: str, what: str) -> None:
 
 @contextmanager
 def opened_csv(path: Path, delimiter: str = ",") -> Iterator[CsvRows]:
-    """What cannot be read is a DataError that names the file and the line; so is a bad row."""
+    """Open a CSV. An unreadable file or a bad row raises a DataError with the file and the line."""
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             reader = csv.reader(file, strict=True, delimiter=delimiter)
@@ -92,7 +92,10 @@ def opened_csv(path: Path, delimiter: str = ",") -> Iterator[CsvRows]:
 def require_file(
     path: Path, remedy: str, missing: str = "no such file", other: str = "is not a file"
 ) -> None:
-    """Refuse what is missing, and what is not a file: a pipe would make us wait. Nothing may overwrite it."""
+    """Raise an error if the file is missing or not a regular file: reading a pipe would block.
+
+    The file is also protected from being overwritten by an output.
+    """
     found = stat_or_none(path)
     if found is None:
         raise DataError(f"{path}: {missing}; {remedy}")
@@ -102,9 +105,9 @@ def require_file(
 
 
 def read_records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple[list[str], str, int]]:
-    """The fields of every row in these columns, the place of the row for messages, and its line.
+    """Yield the fields of every row in these columns, the row's place for messages, and its line.
 
-    The remedy is for a file without one of these columns; it may have others.
+    `remedy` is for a file without one of these columns; other columns are ignored.
     """
     with opened_csv(path) as reader:
         header = next(iter(reader), [])

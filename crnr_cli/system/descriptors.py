@@ -1,6 +1,6 @@
-"""Open files by their descriptors: locks, positions, permissions, and when what was written is on the disk.
+"""Open files by their descriptors: locks, positions, permissions, and syncing to the disk.
 
-Linux, macOS and Windows differ here. What one of them does not have is used in this module alone.
+Linux, macOS and Windows differ here. Anything that one of them lacks is used in this module alone.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-# Whether a file that is open or mapped can be renamed, replaced and removed. On Windows it cannot, unless
-# whoever opened it has permitted that, which neither Python nor HDF5 does.
+# Whether a file that is open or mapped can be renamed, replaced and removed. On Windows it cannot, unless the
+# program that opened it permits that; neither Python nor HDF5 does.
 MAY_REPLACE_OPEN = sys.platform != "win32"
 
 # 0 where the system has no such flag. Python itself keeps descriptors from child processes (PEP 446).
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for a pipe, which would make us wait for its other end
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would block until its other end is open
 ONLY_FOLDERS = getattr(os, "O_DIRECTORY", 0)
-_BINARY = getattr(os, "O_BINARY", 0)  # Windows would otherwise turn every \n into \r\n
+_BINARY = getattr(os, "O_BINARY", 0)  # otherwise Windows would turn every \n into \r\n
 READ = os.O_RDONLY | NO_LINK | _NO_WAIT | _BINARY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | _BINARY
 _OWN = os.O_RDWR | os.O_CREAT | NO_LINK | _NO_WAIT | _BINARY
 
-_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # of a file system that does not support it
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)  # a file system without support for it
 _ACL = "system.posix_acl_access"
-_PATIENCE = 1.0  # seconds: Windows may take a while to release the locks of a process that was killed
+_PATIENCE = 1.0  # seconds: Windows may take a while to release the locks of a killed process
 _BLOCK = 1 << 20  # bytes
 
-_moving = threading.Lock()  # the position of a file, where it has to be moved to write somewhere
+_moving = threading.Lock()  # protects the position of a file, where writing at an offset has to move it
 
 
 def open_own(place: Path) -> int:
-    """Open a file that has a name of ours, or make it; a link that somebody else has put there is refused.
+    """Open or create a file with one of our own names; refuse a link that another user put there.
 
-    OSError says what is wrong with it: ELOOP, EISDIR, or ENXIO for what is not a file.
+    OSError tells the problem: ELOOP, EISDIR, or ENXIO if it is not a file.
     """
     refuse_link(place)
     handle = os.open(place, _OWN, 0o666)
     try:
-        refuse_link(place)  # it may have become one since we looked; while it is open, it cannot
+        refuse_link(place)  # it may have become a link since the check; while it is open, it cannot
     except OSError:
         os.close(handle)
         raise
@@ -58,7 +58,7 @@ def open_own(place: Path) -> int:
 
 
 def refuse_link(name: str | Path) -> None:
-    """Where files cannot be opened without following links: look before. A folder cannot be opened there."""
+    """Raise OSError for a link or a folder, where the system cannot open files without following links."""
     if NO_LINK:
         return
     with contextlib.suppress(FileNotFoundError):
@@ -69,18 +69,18 @@ def refuse_link(name: str | Path) -> None:
 
 
 def lock(handle: int) -> None:
-    """Lock a file that nobody writes to. The system unlocks it when the process ends, in any way.
+    """Lock a file without content. The system unlocks it when the process ends in any way.
 
-    BlockingIOError if another process, or another descriptor of this one, has locked it.
+    BlockingIOError if another process, or another descriptor of this process, has locked it.
     """
     if sys.platform == "win32":
         end = time.monotonic() + _PATIENCE
         while True:
             try:
                 os.lseek(handle, 0, os.SEEK_SET)
-                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # a byte that need not be there
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # a byte that need not exist
                 return
-            except PermissionError as e:  # EACCES, says the documentation of _locking
+            except PermissionError as e:  # EACCES, according to the documentation of _locking
                 if time.monotonic() > end:
                     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from e
                 time.sleep(_PATIENCE / 20)
@@ -89,9 +89,9 @@ def lock(handle: int) -> None:
 
 
 def sync(handle: int) -> None:
-    """Return when what was written is on the disk."""
+    """Wait until everything written is on the disk."""
     if sys.platform == "darwin":
-        # There, fsync hands the data to the disk, which may keep them in its own memory: see fsync(2).
+        # On macOS, fsync hands the data to the disk, which may keep them in its own memory: see fsync(2).
         try:
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
             return
@@ -104,7 +104,7 @@ def sync(handle: int) -> None:
 def sync_folder(folder: str | Path) -> None:
     """Make sure that a renaming in the folder survives a power failure.
 
-    Windows has no call for that: a folder cannot be opened like a file, and NTFS keeps a journal of names.
+    Windows has no call for it: a folder cannot be opened like a file, and NTFS keeps a journal of names.
     """
     if not ONLY_FOLDERS:
         return
@@ -116,7 +116,7 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def write_at(handle: int, data: memoryview, offset: int) -> None:
-    """Write to a place in the file, from any thread."""
+    """Write at a position of the file, from any thread."""
     if sys.platform == "win32":
         with _moving:
             os.lseek(handle, offset, os.SEEK_SET)
@@ -128,7 +128,7 @@ def write_at(handle: int, data: memoryview, offset: int) -> None:
 
 
 def copy_bytes(read: int, written: int) -> None:
-    """Copy the rest of a file, by the kernel as far as the file systems support that."""
+    """Copy the rest of a file, in the kernel as far as the file systems support it."""
     if hasattr(os, "copy_file_range"):
         with contextlib.suppress(OSError):
             while os.copy_file_range(read, written, _BLOCK << 10):
@@ -158,23 +158,24 @@ def copy_status(read: int, status: os.stat_result, written: int) -> None:
     if hasattr(os, "listxattr"):
         with contextlib.suppress(OSError):  # the file system has none
             for name in os.listxattr(read):
-                with contextlib.suppress(OSError):  # not every attribute may be set by everybody
+                with contextlib.suppress(OSError):  # some attributes need privileges
                     os.setxattr(written, name, os.getxattr(read, name))
     os.fchmod(written, mode)
     os.utime(written, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def protect(handle: int, target: Path, *, being_written: bool) -> None:
-    """Give a new file the owner, the group and the permissions of the file that it replaces, if there is one.
+    """Give a new file the owner, the group and the permissions of the file that it replaces, if any.
 
-    If the group cannot be the same, the new one gets no more permissions than everybody has. PermissionError
-    if the permissions cannot be the same. On Windows, a new file has the permissions of its folder.
+    If the group cannot be the same, the new group gets no more permissions than all users have.
+    PermissionError if the permissions cannot be the same. On Windows, a new file has the permissions of its
+    folder.
     """
     if sys.platform == "win32":
         return
     try:
         old = target.stat()
-    except OSError:  # there is none, so that the umask decides
+    except OSError:  # there is no such file, so the umask decides
         return
     mode = stat.S_IMODE(old.st_mode)
     new = os.fstat(handle)

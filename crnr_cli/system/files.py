@@ -1,8 +1,8 @@
-"""Writing files: either the complete file appears or none, and only one process writes it at a time.
+"""Write files: either the complete file appears or none, and only one process writes it at a time.
 
-What is written goes to a partial file next to the output, which replaces it in the end. A lock file is next
-to them until then. It is a file of its own, because Windows cannot rename the partial file while it is open,
-and whoever closes a file unlocks it.
+The content goes to a partial file next to the output, which replaces the output in the end. A lock file is
+next to them until then. It is a separate file, because Windows cannot rename the partial file while it is
+open, and closing a file unlocks it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from crnr_cli.errors import OutputError
 from crnr_cli.system import descriptors
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
-_NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP)  # the last two are of sockets
-_PATIENCE = 2.0  # seconds: on Windows, programs that look for viruses open new files for a moment
+_NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP)  # the last two: sockets
+_PATIENCE = 2.0  # seconds: on Windows, virus scanners open new files for a moment
 LONGEST_NAME = 255  # bytes, on most file systems
 _DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
-_EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who started us
+_EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who ran us
 
-# A file that is being written has one of these names; nobody else uses them.
+# A file that is being written has one of these names; no other program uses them.
 _PARTIAL, _JOURNAL, _ROWS, _LOCK = ".crnr-part", ".crnr-journal", ".crnr-rows", ".crnr-lock"
 PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK)
 
-# The outputs of a command, which writes nothing else, as it could overwrite an input. None outside of a
-# command: a library user is free to write anywhere.
+# The outputs that a command declared; it writes nothing else, because it could overwrite an input. None
+# outside a command: a library user may write anywhere.
 declared: ContextVar[tuple[Path, ...] | None] = ContextVar("declared", default=None)
 
 
@@ -51,7 +51,7 @@ def journal_of(target: Path) -> Path:
 
 
 def rows_of(target: Path) -> Path:
-    """Return the file of what a run has extracted so far, if the output itself is only written at the end."""
+    """Return the file with the values extracted so far, for an output that is only written at the end."""
     return _beside(target, _ROWS)
 
 
@@ -61,12 +61,12 @@ def lock_of(target: Path) -> Path:
 
 
 def places_beside(target: Path) -> list[Path]:
-    """Return all files next to an output that may be there while it is written."""
+    """Return all files that may exist next to an output while it is written."""
     return [_beside(target, ending) for ending in PARTIAL_ENDINGS]
 
 
 def _beside(target: Path, ending: str) -> Path:
-    """Return a name next to the target; one that would be too long is made of a hash, for --resume too."""
+    """Return a name next to the target; a name that would be too long becomes a hash, for --resume too."""
     name = target.name + ending
     if len(os.fsencode(name)) > longest_name(target.parent):
         import hashlib
@@ -76,7 +76,7 @@ def _beside(target: Path, ending: str) -> Path:
 
 
 def longest_name(folder: Path) -> int:
-    """Return how many bytes a name in this folder may have."""
+    """Return the maximum length of a name in this folder, in bytes."""
     try:
         return os.pathconf(folder, "PC_NAME_MAX") if hasattr(os, "pathconf") else LONGEST_NAME
     except (OSError, ValueError):
@@ -84,7 +84,7 @@ def longest_name(folder: Path) -> int:
 
 
 def may_be_partial(found: os.stat_result) -> bool:
-    """Whether we may write to a file that has the name of a partial file: it leads to no other file."""
+    """Return whether a file with the name of a partial file is safe to write: it is no link."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
@@ -96,7 +96,7 @@ def occupied_error(place: Path, path: Path) -> OutputError:
 
 
 def check_output(path: Path) -> None:
-    """Refuse an output that cannot be written."""
+    """Raise an error if an output cannot be written."""
     try:
         found: os.stat_result | None = _status(path)
         folder = _status(path.parent)
@@ -121,14 +121,14 @@ def check_output(path: Path) -> None:
 
 
 def _refuse_undeclared(path: Path) -> None:
-    """Stop a command that writes an output which it has not declared: a mistake in our own code."""
+    """Stop a command that writes an output without declaring it: a mistake in our own code."""
     outputs, target = declared.get(), Path(os.path.realpath(path))
     is_declared = outputs is None or any(Path(os.path.realpath(output)) == target for output in outputs)
     assert is_declared, f"{path} is not declared as an output of this command"
 
 
 def is_replaceable(path: Path) -> bool:
-    """Whether this is a regular file or does not exist yet; a pipe or /dev/null is written to directly."""
+    """Return whether this is a regular file or does not exist yet; pipes and devices are written directly."""
     return not _is_descriptor(path) and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110, PTH113
 
 
@@ -137,7 +137,7 @@ def is_stdout(path: Path) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """None if there is nothing of this name."""
+    """Return the status of the file; None if it does not exist."""
     try:
         return os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
@@ -149,24 +149,24 @@ def _may(path: Path, access: int) -> bool:
 
 
 def _is_descriptor(path: Path) -> bool:
-    """Whether this is /dev/stdout or the like: even if it refers to a regular file, it cannot be replaced."""
+    """Return whether this is /dev/stdout or the like, which cannot be replaced even if it is a file."""
     return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
 
 
 class _Lock:
-    """A lock file, which is locked and removed again; a second writer is refused in the meantime."""
+    """A lock file, which is removed when it is released; a second writer is refused until then."""
 
     def __init__(self, place: Path, path: Path) -> None:
         self._place, self._handle = place, _open_and_lock(place, path)
         self.is_held = True
 
     def protect(self, target: Path) -> None:
-        """Whoever may write the target may take over the lock of a run that was killed."""
-        with contextlib.suppress(OSError):  # somebody else's, who was killed
+        """Let all users who may write the target take over the lock of a killed run."""
+        with contextlib.suppress(OSError):  # it belongs to another user, whose run was killed
             descriptors.protect(self._handle, target, being_written=True)
 
     def release(self) -> None:
-        """Remove the file, whichever way nobody else can lose the lock by that; once is enough."""
+        """Remove the lock file without letting another process lose its lock. Safe to call twice."""
         if not self.is_held:
             return
         self.is_held = False
@@ -186,7 +186,7 @@ class _Lock:
 class Claim:
     """The partial file of an output, and its lock: a second writer is refused until the claim ends.
 
-    It is written through `file` only, as its name may be taken by somebody else in the meantime.
+    It is written through `file` only, because another process may take its name in the meantime.
     """
 
     path: Path  # of the output, as the user gave it
@@ -195,14 +195,14 @@ class Claim:
     file: BinaryIO
     status: os.stat_result  # of the partial file
     lock: _Lock
-    _beside: list[BinaryIO] = field(default_factory=list)  # what was opened next to it
+    _beside: list[BinaryIO] = field(default_factory=list)  # files opened next to it
 
     def open_journal(self) -> BinaryIO:
-        """The journal next to the partial file, empty if there was none."""
+        """Return the journal next to the partial file, empty if there was none."""
         return self._open_beside(journal_of(self.target))
 
     def open_rows(self) -> BinaryIO:
-        """The file of what was extracted so far, empty if there was none."""
+        """Return the file with the values extracted so far, empty if there was none."""
         return self._open_beside(rows_of(self.target))
 
     def _open_beside(self, place: Path) -> BinaryIO:
@@ -212,20 +212,20 @@ class Claim:
         return self._beside[-1]
 
     def discard(self) -> None:
-        """Remove the partial file and what is next to it, if nothing in them is worth keeping."""
+        """Remove the partial file and the files next to it, if nothing in them is worth keeping."""
         self.remove_kept()
         _close(self.file)
         if _is_still(self.part, self.status):
             self.part.unlink()
 
     def has_rows(self) -> bool:
-        """Whether anything was extracted so far."""
+        """Return whether any values were extracted so far."""
         with contextlib.suppress(FileNotFoundError):
             return rows_of(self.target).stat().st_size > 0
         return False
 
     def remove_kept(self) -> None:
-        """Remove what would be kept for another run."""
+        """Remove the files that would be kept for another run."""
         for file in self._beside:
             _close(file)
         for place in (journal_of(self.target), rows_of(self.target)):
@@ -244,7 +244,7 @@ class Claim:
                 raise OutputError(f"{self.path}: another program has replaced {self.part.name}; try again")
             _protect(handle, self.target, being_written=False)
             self.file.close()
-            _refuse_open(self.target, self.path)  # before what is kept for another run is removed
+            _refuse_open(self.target, self.path)  # before the files kept for another run are removed
             self.remove_kept()
             _retry_while_open(lambda: self.part.replace(self.target), self.path)
         with contextlib.suppress(OSError):  # the next writer will take it over
@@ -263,7 +263,7 @@ def sha256_of(path: str | Path) -> str:
 def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
     """Lock `path`, and create the partial file next to it.
 
-    If the block fails, the partial file is removed, unless it is to be kept for another run.
+    If the block fails, the partial file is removed, unless `keep` preserves it for another run.
     """
     check_output(path)
     _refuse_undeclared(path)
@@ -298,7 +298,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a partial file in the same folder to write to; it replaces `path` if the block succeeds.
 
     Until then, and if the block fails, an existing file at `path` is not changed. A pipe or a device such as
-    /dev/null is written to directly.
+    /dev/null is written directly.
     """
     if not is_replaceable(path):
         check_output(path)
@@ -314,7 +314,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def locked(place: Path, path: Path) -> Iterator[None]:
-    """Hold the lock of `path`, a file of this place, until the block ends; a second process is refused."""
+    """Hold the lock of `path`, the file `place`, until the block ends; a second process is refused."""
     lock = _Lock(place, path)
     try:
         yield
@@ -334,7 +334,7 @@ def disk_errors(path: Path, consequence: str) -> Iterator[None]:
 
 
 def _open_own_file(place: Path, path: Path) -> int:
-    """Open a file that is only needed while `path` is written; refuse one that cannot be such a file."""
+    """Open a file that exists only while `path` is written; refuse anything else of that name."""
     try:
         handle = descriptors.open_own(place)
     except OSError as e:
@@ -349,7 +349,7 @@ def _open_own_file(place: Path, path: Path) -> int:
 
 
 def _open_and_lock(place: Path, path: Path) -> int:
-    """Open and lock a lock file. The system releases the lock when the process ends, in any way."""
+    """Open and lock a lock file. The system releases the lock when the process ends in any way."""
     while True:
         handle = _open_own_file(place, path)
         try:
@@ -364,9 +364,9 @@ def _open_and_lock(place: Path, path: Path) -> int:
 
 
 def _is_still(place: Path, status: os.stat_result) -> bool:
-    """Whether this is still the file of this name. Only the owner of the lock may remove or rename it.
+    """Return whether this file still has this name. Only the owner of the lock may remove or rename it.
 
-    On Windows nobody can, as long as it is open.
+    On Windows, an open file cannot be renamed or removed.
     """
     if not descriptors.MAY_REPLACE_OPEN:
         return os.path.lexists(place)
@@ -392,10 +392,10 @@ def _protect(handle: int, target: Path, *, being_written: bool) -> None:
 
 
 def _refuse_open(target: Path, path: Path) -> None:
-    """On Windows: refuse a file that another program has open, as it could not be replaced in the end."""
+    """Refuse, on Windows, a file that another program has open: it could not be replaced in the end."""
     if not descriptors.MAY_REPLACE_OPEN:
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            # Nothing changes by that, but it needs the same permission of whoever has the file open.
+            # This changes nothing, but needs the same permission from the program that has the file open.
             _retry_while_open(lambda: os.rename(target, target), path)  # noqa: PTH104
 
 

@@ -1,6 +1,6 @@
-"""Folders that stay the same while we work in them: they are opened, and names in them looked up there.
+"""Folders that stay the same while we work in them: they are opened, and names are looked up in them.
 
-Windows has no descriptors of folders. There, a folder is a path, and links are looked for before each use.
+Windows has no descriptors of folders. There, a folder is a path, and each use checks for links first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from crnr_cli.errors import OutputError
 from crnr_cli.system import descriptors
 
 _MOST_OPEN = 64  # folders
-_NO_RENAME = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # a file system that cannot rename like this
+_NO_RENAME = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # a file system without this kind of renaming
 
-Folder = int | str  # a descriptor or, where there are none, a path
+Folder = int | str  # a descriptor or, where the system has none, a path
 
 
 class _NoReplace(NamedTuple):
-    """The function of the C library that renames a file, unless there is another of the new name."""
+    """The C library's function that renames a file unless the new name exists."""
 
     function: str
     flag: int
@@ -40,14 +40,14 @@ _RENAMING = {
 
 
 class Place(NamedTuple):
-    """A name in an open folder; without one, a path."""
+    """A name in an open folder; without a folder, a path."""
 
     name: str
     folder: Folder | None = None
 
     @property
     def _path(self) -> str:
-        """The name as the system takes it, together with `_descriptor`."""
+        """The name for system calls, together with `_descriptor`."""
         return os.path.join(self.folder, self.name) if isinstance(self.folder, str) else self.name  # noqa: PTH118
 
     @property
@@ -55,7 +55,7 @@ class Place(NamedTuple):
         return self.folder if isinstance(self.folder, int) else None
 
     def status(self) -> os.stat_result | None:
-        """Of the file itself, links not followed; None if there is nothing of this name."""
+        """Return the status of the file itself, without following links; None if it does not exist."""
         try:
             return os.stat(self._path, dir_fd=self._descriptor, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -71,16 +71,16 @@ class Place(NamedTuple):
             os.unlink(self._path)  # noqa: PTH108
 
     def open(self) -> int:
-        """To read; a link is not followed."""
+        """Open the file to read; a link is not followed."""
         descriptors.refuse_link(self._path)
         return os.open(self._path, descriptors.READ, dir_fd=self._descriptor)
 
     def create(self) -> int:
-        """To write, and not yet for others to read; FileExistsError if there is a file of this name."""
+        """Create the file to write, unreadable for other users; FileExistsError if it exists."""
         return os.open(self._path, descriptors.NEW, 0o600, dir_fd=self._descriptor)
 
     def link_text(self) -> str:
-        """Where a link leads, as it says itself."""
+        """Return the target of a link, as stored in the link."""
         text = os.readlink(self._path, dir_fd=self._descriptor)
         return text.removeprefix("\\\\?\\") if sys.platform == "win32" else text
 
@@ -88,7 +88,7 @@ class Place(NamedTuple):
         os.symlink(text, self._path, dir_fd=self._descriptor)
 
     def set_status(self, status: os.stat_result) -> None:
-        """On Windows: give a closed file the times and the permissions of another. Elsewhere they are set."""
+        """Set, on Windows, the times and permissions of a closed file; elsewhere `copy_status` sets them."""
         if sys.platform == "win32":
             os.utime(self._path, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.chmod(self._path, stat.S_IMODE(status.st_mode))  # noqa: PTH101
@@ -102,7 +102,7 @@ class Place(NamedTuple):
 
 
 class Tree:
-    """A folder and those below it, which are opened one by one, so that no link among them is followed."""
+    """A folder and its subfolders, which are opened one at a time, so that no link in them is followed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class Tree:
                 os.close(folder)
 
     def place(self, target: str, *, make: bool = False) -> Place:
-        """Of a file, by its name below this folder. The folders on the way are made if they are missing."""
+        """Return the place of a file, by its name below this folder; `make` creates missing folders."""
         above, _, name = target.rpartition("/")
         return Place(name, self.folder(above, make=make))
 
@@ -138,7 +138,7 @@ class Tree:
                 f"{self.path / below}: is a link or a file, and a folder is needed there; "
                 "remove it, or choose another folder"
             ) from e
-        if isinstance(opened, str):  # it may become a link, so that it is looked at again
+        if isinstance(opened, str):  # it may become a link, so it is checked again
             return opened
         if len(self._open) >= _MOST_OPEN:
             os.close(self._open.pop(next(iter(self._open))))
@@ -146,7 +146,7 @@ class Tree:
         return opened
 
     def names(self, below: str) -> set[str] | None:
-        """What is in a folder; None if it does not exist."""
+        """Return the names in a folder; None if it does not exist."""
         try:
             return set(os.listdir(self.folder(below)))  # noqa: PTH208, by descriptor
         except FileNotFoundError:
@@ -173,7 +173,7 @@ def opened_tree(path: Path) -> Iterator[Tree]:
 
 
 def _open_folder(path: Path) -> Folder:
-    """Links to the folder itself are followed."""
+    """Open a folder; links to the folder itself are followed."""
     if not descriptors.ONLY_FOLDERS:
         if not path.is_dir():
             code = errno.ENOTDIR if path.exists() else errno.ENOENT
@@ -190,7 +190,7 @@ def _make(name: str, parent: Folder) -> None:
 
 
 def _open_subfolder(name: str, parent: Folder) -> Folder:
-    """A folder of an open one; OSError with ELOOP or ENOTDIR if it is a link or a file."""
+    """Return a subfolder of an open folder; OSError with ELOOP or ENOTDIR if it is a link or a file."""
     if isinstance(parent, int):
         return os.open(name, os.O_RDONLY | descriptors.ONLY_FOLDERS | descriptors.NO_LINK, dir_fd=parent)
     path = os.path.join(parent, name)  # noqa: PTH118
@@ -201,14 +201,14 @@ def _open_subfolder(name: str, parent: Folder) -> Folder:
 
 
 def _is_junction(status: os.stat_result) -> bool:
-    """Whether this is a link to a folder as everybody may make it on Windows; for `lstat` it is a folder."""
+    """Return whether this is a Windows link that any user may make; for `lstat` it is a folder."""
     mount_point = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)
     return mount_point is not None and getattr(status, "st_reparse_tag", 0) == mount_point
 
 
 @contextmanager
 def elsewhere() -> Iterator[None]:
-    """Leave the current folder for a moment."""
+    """Leave the current folder until the block ends."""
     if sys.platform == "win32":
         path = os.getcwd()  # noqa: PTH109
         os.chdir("/")
@@ -228,7 +228,7 @@ def elsewhere() -> Iterator[None]:
 
 @cache
 def _renaming() -> tuple[Callable[..., int], _NoReplace] | None:
-    import ctypes  # here, as it takes a while
+    import ctypes  # here, because it takes a while
 
     known = _RENAMING.get(sys.platform)
     function = known and getattr(ctypes.CDLL(None, use_errno=True), known.function, None)
@@ -239,9 +239,9 @@ def _renaming() -> tuple[Callable[..., int], _NoReplace] | None:
 
 
 def rename_without_replacing(source: Place, target: Place) -> bool:
-    """Rename a file within a file system. If there is a file of the new name, FileExistsError is raised.
+    """Rename a file within a file system; FileExistsError if the new name exists.
 
-    False if the system cannot do that in one step.
+    Return False if the system cannot do this in one step.
     """
     if sys.platform == "win32":
         os.rename(source._path, target._path)  # noqa: PTH104 - which never replaces a file there
@@ -263,7 +263,7 @@ def rename_without_replacing(source: Place, target: Place) -> bool:
 
 
 def link(source: Place, target: Place) -> None:
-    """A second name of the same file, or of the same link."""
+    """Make a second name for the same file, or for the same link."""
     if sys.platform == "win32":
         os.link(source._path, target._path)
         return

@@ -14,12 +14,12 @@ from crnr_cli.system import child, other_systems
 
 
 class _Accounting(NamedTuple):
-    """Where a kind of cgroup is mounted, and what its files are called."""
+    """Where a kind of cgroup is mounted, and the names of its files."""
 
     mounts: tuple[str, ...]
     limit: str
     used: str
-    cache: str  # the line of memory.stat with the pages of files that the kernel drops when memory is needed
+    cache: str  # the line of memory.stat with the file pages that the kernel drops when memory is needed
 
 
 _V2 = _Accounting(("sys/fs/cgroup", "sys/fs/cgroup/unified"), "memory.max", "memory.current", "inactive_file")
@@ -29,31 +29,31 @@ _V1 = _Accounting(
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
+    """Return the memory that this process can still use, by the machine, its cgroups and `ulimit -v`.
 
-    None if it is unknown. `root` is where /proc and /sys are; other systems than Linux have neither.
+    None if it is unknown. `root` contains /proc and /sys; systems other than Linux have neither.
     """
     if other_systems.NEEDED:
         return other_systems.free_memory()
-    known = [*_of_machine(root), *_of_cgroups(root), *_of_address_space(root)]
+    known = [*_free_on_machine(root), *_free_in_cgroups(root), *_free_address_space(root)]
     return max(0, min(known)) if known else None
 
 
-def _of_machine(root: Path) -> Iterator[int]:
+def _free_on_machine(root: Path) -> Iterator[int]:
     with contextlib.suppress(OSError, ValueError, LookupError):
         yield 1024 * _line(root / "proc/meminfo", "MemAvailable:")
 
 
-def _of_cgroups(root: Path) -> Iterator[int]:
-    """A cgroup is limited by those around it too. In a container, only some of them can be seen."""
+def _free_in_cgroups(root: Path) -> Iterator[int]:
+    """Yield the free memory of each cgroup: the cgroups above limit a process too, as far as visible."""
     for accounting, path in _cgroups(root):
         for mount in accounting.mounts:
             for group in (path, *path.parents):
-                yield from _of_cgroup(root / mount / group, accounting)
+                yield from _free_in_cgroup(root / mount / group, accounting)
 
 
 def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
-    """The cgroups of this process: a line has a number, the names of controllers, and a path."""
+    """Yield the cgroups of this process: a line has a number, the names of controllers, and a path."""
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
@@ -63,7 +63,7 @@ def _cgroups(root: Path) -> Iterator[tuple[_Accounting, Path]]:
                 yield _V1, Path(path.lstrip("/"))
 
 
-def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
+def _free_in_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
     with contextlib.suppress(OSError, ValueError):  # no such cgroup, or no limit ("max")
         limit, used = (
             int((folder / name).read_text(encoding="utf-8")) for name in (accounting.limit, accounting.used)
@@ -73,7 +73,7 @@ def _of_cgroup(folder: Path, accounting: _Accounting) -> Iterator[int]:
         yield limit - used
 
 
-def _of_address_space(root: Path) -> Iterator[int]:
+def _free_address_space(root: Path) -> Iterator[int]:
     if (limit := child.address_space()) is not None:
         with contextlib.suppress(OSError, ValueError, LookupError):
             pages = int((root / "proc/self/statm").read_text(encoding="utf-8").split()[0])
@@ -81,19 +81,19 @@ def _of_address_space(root: Path) -> Iterator[int]:
 
 
 def _line(path: Path, name: str) -> int:
-    """The number on the line of this name."""
+    """Return the number on the line with this name."""
     found = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return {words[0]: int(words[1]) for words in found if words and words[0] == name}[name]
 
 
 def room_for(size: int) -> int:
-    """How many pieces of work of this size fit into half of the free memory; at least 1."""
+    """Return how many pieces of work of this size fit into half of the free memory; at least 1."""
     free = free_bytes()
     return sys.maxsize if free is None else max(1, free // (2 * max(1, size)))
 
 
 def require_memory(needed: int, work: str, remedy: str) -> None:
-    """Refuse work that does not fit into memory, with both numbers and a remedy."""
+    """Raise DataError if work does not fit into memory, with both numbers and a remedy."""
     free = free_bytes()
     if free is not None and needed > free:
         raise DataError(

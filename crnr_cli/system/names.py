@@ -1,4 +1,4 @@
-"""Names of classes and files: when two are the same, and which all systems can have."""
+"""Names of classes and files: which of them are equal, and which are valid on all systems."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from crnr_cli.errors import DataError
 
-_INVALID_NAME = 123  # what Windows says of a name with a * or the like, which no file can have
+_INVALID_NAME = 123  # the Windows error for a name with a * or the like, which no file can have
 ON_WINDOWS = sys.platform == "win32"
-# What a name on Windows cannot contain, or cannot end with, and the names of its devices, which remain
-# devices with any suffix. Bytes that are not UTF-8 are refused by macOS too.
+# Characters that a name on Windows cannot contain, or cannot end with, and the names of devices, which remain
+# devices with any suffix. macOS also refuses bytes that are not UTF-8.
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z')
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(?= *(\.|\Z))", re.IGNORECASE)
 
@@ -31,21 +31,21 @@ def class_key(name: str) -> str:
 
 
 def path_key(path: str) -> str:
-    """Return one text for all spellings of a path, such as q/0.png and ./q//0.png; links are not followed.
+    """Return one text for all spellings of a path, such as q/0.png and ./q//0.png, without following links.
 
-    A relative path is not the same as an absolute one: names in a gallery may be relative to another folder.
+    A relative path differs from an absolute one: names in a gallery may be relative to another folder.
     """
     path = os.path.normcase(os.path.normpath(path))
     return to_nfc(path if path == path.lower() else _fold_case(path))
 
 
 def normalize_path(path: str) -> str:
-    """Return one text for all paths of a file, from whatever folder it is named; links are not followed."""
+    """Return one text for all paths of a file, relative to any folder; links are not followed."""
     return path_key(os.path.abspath(path))  # noqa: PTH100
 
 
 def _fold_case(path: str) -> str:
-    """Return the path with all names in lower case that are in folders in which case makes no difference."""
+    """Return the path with names in lower case wherever a folder ignores case."""
     slash = os.sep
     names = path.split(slash)
     for i, name in enumerate(names):
@@ -55,7 +55,7 @@ def _fold_case(path: str) -> str:
     return slash.join(names)
 
 
-@lru_cache(maxsize=4096)  # of a path, its folder is looked at; there are usually many files in few folders
+@lru_cache(maxsize=4096)  # by folder: there are usually many files in few folders
 def _cached_folds(folder: str) -> bool:
     try:
         return folds_names(Path(folder))
@@ -64,7 +64,7 @@ def _cached_folds(folder: str) -> bool:
 
 
 class Spellings:
-    """Names in the spelling that a gallery or a table has, found by any other spelling of the same name."""
+    """Names in the spelling of a gallery or a table, found by any other spelling of the same name."""
 
     def __init__(self, known: Iterable[str] = (), key: Callable[[str], str] = class_key) -> None:
         self.known = dict.fromkeys(known)
@@ -72,20 +72,20 @@ class Spellings:
 
     @cached_property
     def _by_key(self) -> dict[str, str]:
-        """Made when it is needed: most names are spelled as they are known."""
+        """Made only when needed: most names have the known spelling."""
         return {self._key(name): name for name in reversed(self.known)}
 
     def find(self, name: str) -> str | None:
-        """Return the name as it is known, or None if it is not."""
+        """Return the known spelling of the name, or None."""
         return name if name in self.known else self._by_key.get(self._key(name))
 
     def spell(self, name: str) -> str:
-        """Return the name as it is known, or as it is given if it is not."""
+        """Return the known spelling of the name, or the name itself."""
         found = self.find(name)
         return name if found is None else found
 
     def learn(self, name: str) -> str:
-        """Return the name as it is known; from now on, a new one is known as it is given."""
+        """Return the known spelling of the name; add a new name in the given spelling."""
         found = self.find(name)
         if found is None:
             self.known[name] = None
@@ -95,15 +95,15 @@ class Spellings:
 
 
 def with_slashes(path: str) -> str:
-    """A path as it is stored and printed: with slashes on every system, so that files can be exchanged.
+    """Return a path as stored and printed: with slashes on every system, so that files can be exchanged.
 
-    Windows takes slashes too. Elsewhere, a backslash is part of a name.
+    Windows accepts slashes too. Elsewhere, a backslash is part of a name.
     """
     return path.replace("\\", "/") if os.sep == "\\" else path
 
 
 def to_listed_form(path: str) -> str:
-    """The path of a file in the Unicode form that its folders list, if it is found only there."""
+    """Return the path in the Unicode form that its folders list, if the file exists only in this form."""
     if path.isascii() or os.path.lexists(path):
         return path
     above, name = os.path.split(path)
@@ -119,10 +119,10 @@ def to_listed_form(path: str) -> str:
 
 
 def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:
-    """The status of a file, or None if there is none.
+    """Return the status of a file, or None if it does not exist.
 
-    In a folder without access, or if the name is too long, it is an error: there may be a file, or there
-    cannot be one. `Path.exists` would raise an exception there, or not, depending on the version of Python.
+    In a folder without access, or if the name is too long, this is an error: the file may exist, or cannot
+    exist. `Path.exists` would raise an exception there, or not, depending on the version of Python.
     """
     try:
         return os.stat(path, follow_symlinks=follow_links)  # noqa: PTH116
@@ -137,10 +137,10 @@ def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_resu
 
 
 def fold_name(name: str) -> str:
-    """One text for all names that some file system takes for the same.
+    """Return one text for all names that are the same for some file system.
 
-    They differ in case, in their Unicode form, or in characters that are not seen. It is coarser than any
-    single file system, as these fold by different tables.
+    They differ in case, in their Unicode form, or in invisible characters. This is coarser than any single
+    file system, because these fold by different tables.
     """
     if name.isascii():
         return name.lower()
@@ -150,15 +150,15 @@ def fold_name(name: str) -> str:
 
 
 def folds_names(folder: Path) -> bool:
-    """Whether two names that differ only in case are the same file in this folder, which exists.
+    """Return whether two names that differ only in case are the same file in this existing folder.
 
-    Tried with what there is: a name in the folder, or its own name in the one above, and so on. Nothing is
-    written, as this may be asked about a folder that must not change.
+    Tested with an existing name: one in the folder, else the folder's own name in its parent, and so on.
+    Nothing is written, because the folder may have to stay unchanged.
     """
     place = os.path.realpath(folder)
     try:
         answer = _folds(place, os.listdir(place))  # noqa: PTH208, which are strings
-    except OSError:  # only its name can tell
+    except OSError:  # only its name remains to test
         answer = None
     while answer is None:
         above, name = os.path.split(place)
@@ -169,7 +169,7 @@ def folds_names(folder: Path) -> bool:
 
 
 def _folds(folder: str, names: list[str]) -> bool | None:
-    """None if none of the names in the folder can tell."""
+    """Return whether the folder ignores case; None if none of these names decides it."""
     for name in names:
         other = name.swapcase()
         if other == name or other.swapcase() != name or other in names:
@@ -187,13 +187,13 @@ def _folds(folder: str, names: list[str]) -> bool | None:
 
 
 def to_portable(name: str) -> str:
-    """The name of a file or folder, with escapes as in URLs for what Windows cannot have."""
+    """Return the name of a file or folder, with escapes as in URLs for anything that Windows cannot have."""
     name = _FORBIDDEN.sub(lambda found: percent_escape(found[0]), name)
     return percent_escape(name[0]) + name[1:] if _DEVICE.match(name) else name
 
 
 def percent_escape(text: str) -> str:
-    """Every byte as an escape; `urllib.parse.unquote` gives the text again."""
+    """Return every byte as an escape; `urllib.parse.unquote` gives the text again."""
     try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a half of a pair of surrogates, which Windows permits

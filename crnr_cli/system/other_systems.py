@@ -1,4 +1,4 @@
-"""What psutil says about the machine and its processes, where there is no /proc: on macOS and Windows."""
+"""Ask psutil about the machine and its processes, where there is no /proc: on macOS and Windows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ NEEDED = sys.platform in ("darwin", "win32")
 
 
 def free_memory() -> int:
-    """In bytes: what programs can get without others being moved to the disk."""
+    """Return the bytes that programs can get without others being moved to the disk."""
     import psutil
 
     return int(psutil.virtual_memory().available)
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     if sys.platform == "win32":
         import psutil
 
@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 class Usage:
-    """What a child process uses."""
+    """The resources that a child process uses."""
 
     def __init__(self, number: int) -> None:
         import psutil
@@ -37,7 +37,7 @@ class Usage:
             self._processes = []
 
     def measure(self) -> tuple[int, float]:
-        """Bytes of memory, and seconds of work on a core; zeros if the process has ended."""
+        """Return bytes of memory, and seconds of work on a core; zeros if the process has ended."""
         self._find_launched()
         size, seconds = 0, 0.0
         for process in self._processes:
@@ -50,7 +50,7 @@ class Usage:
         return size, seconds
 
     def _find_launched(self) -> None:
-        """In a virtual environment on Windows, python.exe only starts the Python that does the work."""
+        """Add the child of a launcher: in a virtual environment on Windows, python.exe only starts Python."""
         is_launcher = sys.platform == "win32" and sys.prefix != sys.base_prefix
         if is_launcher and len(self._processes) == 1:
             try:

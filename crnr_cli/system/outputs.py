@@ -1,7 +1,8 @@
-"""The outputs of a command: checked before any work, different from each other, and never one of its inputs.
+"""The outputs of a command: checked before any work, all different, and never one of its inputs.
 
-A command declares its outputs with `planned`. Whatever opens an input calls `refuse_inputs`, which compares
-the file itself, not its name, with everything that will be written. `files` writes only what is `declared`.
+A command declares its outputs with `planned`. Any code that opens an input calls `refuse_inputs`, which
+compares the file itself, not its name, with everything that will be written. `files` writes only declared
+outputs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of a gallery
 class DeclaredOutput:
     path: Path
     # A gallery, or a file of extracted values. It has to be a regular file, and may be in the folder of its
-    # samples, as it is not an image.
+    # samples, because it is not an image.
     is_gallery: bool = False
 
     @property
@@ -45,13 +46,13 @@ class DeclaredOutput:
         return [self.target, *places_beside(self.target)]
 
 
-# None outside of a command.
+# None outside a command.
 _planned: ContextVar[tuple[DeclaredOutput, ...] | None] = ContextVar("planned", default=None)
 
 
 @contextmanager
 def planned(outputs: Sequence[DeclaredOutput], inputs: Iterable[str | Path] = ()) -> Iterator[None]:
-    """Refuse outputs that cannot be written, and until the block ends, inputs that they would overwrite."""
+    """Refuse outputs that cannot be written and, until the block ends, inputs that they would overwrite."""
     for output in outputs:
         check_output(output.path)
         if output.is_gallery and not is_replaceable(output.path):
@@ -68,7 +69,7 @@ def planned(outputs: Sequence[DeclaredOutput], inputs: Iterable[str | Path] = ()
 
 
 def refuse_inputs(paths: Iterable[str | Path], *, are_images: bool = False) -> None:
-    """Refuse to overwrite these inputs. A gallery among `are_images` cannot be one of them."""
+    """Refuse to overwrite these inputs. If they are images, a gallery cannot be one of them."""
     taken = _existing_outputs()
     for path in paths if taken else ():
         with suppress(OSError, ValueError):
@@ -79,7 +80,7 @@ def refuse_inputs(paths: Iterable[str | Path], *, are_images: bool = False) -> N
 
 
 def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_images: bool) -> None:
-    """`refuse_inputs` for many files whose size and mtime in ns are known, without looking at each again."""
+    """Act like `refuse_inputs` for many files of known size and mtime in ns, without checking each again."""
     stamps = set()
     for _, place in _existing_outputs().values():
         with suppress(OSError):
@@ -93,7 +94,7 @@ def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_images: bool) 
 def refuse_mentioned(names: Iterable[str]) -> None:
     """Refuse to overwrite a file that a gallery or a CSV mentions as a sample.
 
-    There may be a million of them, on a slow disk, so only those with the name of an output are looked at.
+    There may be a million of them, on a slow disk, so only files with the name of an output are checked.
     """
     own = {place.name for _, place in _existing_outputs().values()}
     if own:
@@ -101,7 +102,7 @@ def refuse_mentioned(names: Iterable[str]) -> None:
 
 
 def refuse_inside(folder: str | Path) -> None:
-    """Refuse outputs in a folder that is an input: the next run would take them for inputs."""
+    """Refuse outputs in a folder that is an input: the next run would read them as inputs."""
     real = Path(os.path.realpath(folder))
     for output in _planned.get() or ():
         if not output.is_gallery and is_replaceable(output.path) and output.target.is_relative_to(real):
@@ -109,7 +110,7 @@ def refuse_inside(folder: str | Path) -> None:
 
 
 def _existing_outputs() -> dict[tuple[int, int], tuple[DeclaredOutput, Path]]:
-    """The regular files that exist where outputs will be written, by device and inode."""
+    """Return the regular files that exist where outputs will be written, by device and inode."""
     found: dict[tuple[int, int], tuple[DeclaredOutput, Path]] = {}
     for output in _planned.get() or ():
         for place in output.places if is_replaceable(output.path) else ():
@@ -130,7 +131,7 @@ def _input_error(output: DeclaredOutput, path: Path, place: Path) -> OutputError
 
 
 def _refuse_same(outputs: Sequence[DeclaredOutput]) -> None:
-    """Two outputs of one name would overwrite each other."""
+    """Refuse two outputs of the same name, which would overwrite each other."""
     owners: dict[Path, DeclaredOutput] = {}
     for output in outputs:
         for place in output.places if is_replaceable(output.path) else ():
@@ -141,7 +142,7 @@ def _refuse_same(outputs: Sequence[DeclaredOutput]) -> None:
 
 
 def _refuse_occupied(outputs: Sequence[DeclaredOutput]) -> None:
-    """Refuse now what `files` would refuse in the end, after all the work."""
+    """Refuse now any output that `files` would refuse in the end, after all the work."""
     for output in outputs:
         for place in output.places[1:] if is_replaceable(output.path) else ():
             with suppress(FileNotFoundError):

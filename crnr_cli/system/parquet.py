@@ -1,4 +1,4 @@
-"""Parquet, which an optional package reads and writes: the one place that knows it."""
+"""Parquet, which an optional package reads and writes: the only module that uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["number", "text", "numbers", "texts", "other"]
 MAGIC = b"PAR1"  # the first bytes of a file
 _NUMBERS_PER_BATCH = 2**20
 _ROWS_PER_BATCH = 4096
-_ROWS_PER_GROUP = 16_384  # that are written at once
+_ROWS_PER_GROUP = 16_384  # written at once
 _LONGEST_TEXT = 2**16  # bytes
 
 
@@ -30,7 +30,7 @@ _LONGEST_TEXT = 2**16  # bytes
 class Column:
     name: str
     kind: Kind  # one number or text per row, or a list of them
-    type: str  # in Parquet's words
+    type: str  # in Parquet's terms
     dtype: np.dtype[Any]  # of its numbers
 
 
@@ -56,13 +56,13 @@ class ParquetFile:
     def read_batches(
         self, names: Sequence[str], first: int, rows: int = _ROWS_PER_BATCH
     ) -> Iterator[tuple[int, Any]]:
-        """Batches of at most so many rows from the group of the `first` row on, each with its first row."""
+        """Yield batches of at most `rows` rows from the `first` row's group on, each with its first row."""
         with self._failures():
             group = max(0, bisect_right(self._edges, first) - 1)
             at = self._edges[group]
             groups = range(group, len(self._edges) - 1)
             for batch in self._open().iter_batches(rows, row_groups=groups, columns=list(names)):
-                # Columns of one name, or of one that contains a dot, are found in another number.
+                # Columns with the same name, or with a dot in the name, are found in another number.
                 if batch.schema.names != list(names):
                     raise ValueError(f"the columns {', '.join(names)} cannot be told from others")
                 yield at, batch
@@ -71,7 +71,7 @@ class ParquetFile:
                 raise ValueError(f"{format_count(at, 'row')} instead of {self.n_rows}")
 
     def values(self, name: str) -> list[Any]:
-        """A column as Python's numbers, texts or lists; None where a value is missing."""
+        """Return a column as Python's numbers, texts or lists; None where a value is missing."""
         found: list[Any] = []
         for _, batch in self.read_batches([name], 0):
             with self._failures():
@@ -80,7 +80,7 @@ class ParquetFile:
         return found
 
     def width(self, name: str) -> int:
-        """The length of the first list of a column; 0 if there is none."""
+        """Return the length of the first list of a column; 0 without any."""
         for _, batch in self.read_batches([name], 0, rows=1):
             with self._failures():
                 return len(batch.column(0)[0]) if batch.column(0)[0].is_valid else 0
@@ -111,13 +111,13 @@ class ParquetNumbers:
         width = file.width(columns[0].name) if self._is_list else len(columns)
         self.shape = (file.n_rows, width)
         kinds = {column.dtype for column in columns}
-        # Only these have a value for what is missing.
+        # Only these types have a value for missing numbers.
         self.dtype = kinds.pop() if len(kinds) == 1 and max(kinds).kind == "f" else np.dtype(np.float64)
         self._batches: Iterator[tuple[int, Any]] | None = None
         self._held, self._at = (
             np.empty((0, width), self.dtype),
             0,
-        )  # rows that have been read, and the first one
+        )  # the rows that have been read, and the first of them
 
     def __len__(self) -> int:
         return self._file.n_rows
@@ -128,7 +128,7 @@ class ParquetNumbers:
         return np.asarray(self[:], dtype=dtype)
 
     def __getitem__(self, where: Any) -> Array:
-        """Rows are best read from the first to the last; another order begins again at a row group."""
+        """Return rows; they are best read in order, because any other order begins again at a row group."""
         if not isinstance(where, slice):
             found: Array = np.asarray(self)[where]
             return found
@@ -185,7 +185,7 @@ class ParquetNumbers:
 
 @contextmanager
 def table_writer(stream: BinaryIO, schema: Mapping[str, str]) -> Iterator[TableWriter]:
-    """Write a table with these columns: `text`, `texts` or the name of a type of numbers.
+    """Write a table with these columns: `text`, `texts` or the name of a number type.
 
     The file is complete, and can be read, only if the block succeeds.
     """
@@ -211,7 +211,7 @@ class TableWriter:
         self._waiting: list[Any] = []
 
     def write(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Some rows, as one sequence per column; None where a value is missing."""
+        """Write some rows, as one sequence per column; None where a value is missing."""
         import pyarrow
 
         try:
@@ -261,7 +261,7 @@ def _column(field: Any) -> Column:
 
 
 def _numbers(column: Any) -> Array:
-    """NaN where a number is missing."""
+    """Return the numbers of a column, with NaN where a number is missing."""
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):
@@ -273,7 +273,7 @@ def _numbers(column: Any) -> Array:
 
 
 def _refuse_long_texts(column: Any) -> None:
-    """A short file can repeat a long text very often."""
+    """Raise ValueError for long texts: a short file can repeat a long text very often."""
     import pyarrow
     import pyarrow.compute
 

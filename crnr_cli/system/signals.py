@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-# What stops a program, and how we say that.
+# The signals that stop a program, and their descriptions for messages.
 STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-READER_GONE = 128 + 13  # the exit code of a program that SIGPIPE ends, on every system
+READER_GONE = 128 + 13  # the exit code of a program killed by SIGPIPE, on every system
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -23,15 +23,15 @@ if sys.platform == "win32":
 
 
 def die_of_broken_pipes() -> None:
-    """`crnr --help | head` should die of SIGPIPE like any program."""
+    """Let SIGPIPE kill the program, as in `crnr --help | head`."""
     if sys.platform != "win32":
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 @contextmanager
 def broken_pipes_as_errors() -> Iterator[None]:
-    """If the reader of stdout goes away, raise an exception, so that open files are cleaned up."""
-    if sys.platform == "win32":  # where it is one
+    """Raise an exception if the reader of stdout goes away, so that open files are cleaned up."""
+    if sys.platform == "win32":  # which raises an exception anyway
         yield
         return
     previous = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -43,7 +43,7 @@ def broken_pipes_as_errors() -> Iterator[None]:
 
 @contextmanager
 def on_stop(handler: Handler) -> Iterator[None]:
-    """Handle the signals that stop a program, except those that the parent process has set to be ignored."""
+    """Handle the signals that stop a program, except those that the parent process ignores."""
     previous = {number: signal.getsignal(number) for number in STOPS}
     for number, before in previous.items():
         if before != signal.SIG_IGN:
@@ -56,7 +56,7 @@ def on_stop(handler: Handler) -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """Ignore what a user's Ctrl-C sends to all processes: the parent handles it, and closes our stdin."""
+    """Ignore Ctrl-C, which a terminal sends to all processes: the parent handles it, and closes our stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "win32":
         signal.signal(signal.SIGBREAK, signal.SIG_IGN)
@@ -64,9 +64,9 @@ def leave_to_parent() -> None:
 
 @contextmanager
 def timer(stop: Callable[..., NoReturn]) -> Iterator[Callable[[int, float], None]]:
-    """Yields a function that has `stop` called in the main thread, so many seconds after a signal.
+    """Yield a function that makes the main thread call `stop` some seconds after a signal.
 
-    On Windows the signal comes once more, for which its handler has to call `stop`.
+    On Windows the signal comes once more, and its handler has to call `stop`.
     """
     if sys.platform == "win32":
         import _thread
@@ -110,19 +110,19 @@ def set_up_streams() -> None:
 
 
 def abandon_stdout() -> None:
-    """Discard buffered output that nobody can read; otherwise Python would fail to write it at exit."""
+    """Discard buffered output without a reader; otherwise Python would fail to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_broken_pipe(error: OSError) -> bool:
-    """Whether the reader of a pipe is gone. Windows says EINVAL, as the module subprocess knows too."""
+    """Return whether the reader of a pipe is gone. Windows reports EINVAL, as subprocess expects too."""
     is_windows_word = sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None
     return isinstance(error, BrokenPipeError) or is_windows_word
 
 
 @contextmanager
 def ignoring_broken_pipes() -> Iterator[None]:
-    """For a process that may be dead already."""
+    """Ignore broken pipes to a process that may be dead already."""
     try:
         yield
     except OSError as e:

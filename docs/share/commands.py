@@ -7,24 +7,19 @@ the width of the terminal.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any, Literal
 
 import typer
 
-from crnr_cli.cli import PANELS, make_application
-from crnr_cli.cli.parsing import Choice, Choices, ExtractorName, Value
+from crnr_cli.cli import make_application
+from crnr_cli.cli.help import PANELS, SCREENS, default_of, group_options, metavar_of, text_of
+from crnr_cli.cli.parsing import Choice, Choices, ExtractorName, Value, is_argument
 
 # What a shell completes; asked is what only crnr knows, such as the names in a gallery.
 Kind = Literal["nothing", "names", "file", "folder", "asked"]
-# Typer's own, in words of ours: they differ between its versions.
-_HELP = {
-    "--help": "Show the help.",
-    "--install-completion": "Install completion for the current shell.",
-    "--show-completion": "Show the completion script for the current shell.",
-}
-_FILES = ("FILE", "FILE.csv", "MODEL.onnx", "SOURCE", "LIST")
+_FILES = ("FILE", "FILE.csv", "MODEL.onnx", "SOURCE")
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Option:
 class Command:
     path: str  # such as "crnr model get"
     about: str
-    example: str
+    examples: tuple[str, ...]
     arguments: tuple[Option, ...]
     options: tuple[Option, ...]
     panel: str = ""
@@ -86,9 +81,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _command(found: Any, path: str) -> Command:
-    shown = [parameter for parameter in found.params if not parameter.hidden]
-    parameters = [_option(parameter) for parameter in shown]
-    parameters.append(Option(("-h", "--help"), "", _HELP["--help"]))
+    panels = group_options(path.partition(" ")[2], found.params)
     order = [name.split(" ")[0] for panel in PANELS.values() for name in panel]
     below = getattr(found, "commands", {})
     if path == "crnr":
@@ -96,33 +89,32 @@ def _command(found: Any, path: str) -> Command:
     return Command(
         path,
         found.help,
-        (found.epilog or "").removeprefix("Example: "),
-        tuple(parameter for parameter in parameters if not parameter.names),
-        tuple(parameter for parameter in parameters if parameter.names),
+        SCREENS[path.partition(" ")[2]].examples,
+        tuple(_option(parameter) for parameter in found.params if is_argument(parameter)),
+        tuple(_option(parameter, panel) for panel, options in panels.items() for parameter in options),
         next((panel for panel, names in PANELS.items() if _is_in(path, names)), ""),
         {name: _command(command, f"{path} {name}") for name, command in below.items()},
     )
 
 
-def _is_in(path: str, names: dict[str, str]) -> bool:
+def _is_in(path: str, names: Iterable[str]) -> bool:
     own = path.partition(" ")[2]
     return bool(own) and any(f"{name} ".startswith(f"{own} ") for name in names)
 
 
-def _option(parameter: Any) -> Option:
-    is_option = parameter.param_type_name == "option"
+def _option(parameter: Any, panel: str = "") -> Option:
+    is_option = not is_argument(parameter)
     names = tuple(sorted(parameter.opts, key=len)) if is_option else ()
-    metavar = "" if is_option and parameter.is_flag else _metavar(parameter)
-    help = next((_HELP[name] for name in names if name in _HELP), parameter.help or "")
+    metavar = metavar_of(parameter)
     kind = _kind(parameter, metavar)
     value = _value(parameter)
     choices = tuple(value.names) if isinstance(value, Choice) else ()
     return Option(
         names,
         metavar,
-        help.replace("{choices}", ", ".join(choices)),
-        parameter.rich_help_panel or "",
-        _default(parameter) if metavar else "",
+        text_of(parameter),
+        panel,
+        default_of(parameter),
         parameter.envvar or "",
         kind,
         choices,
@@ -137,24 +129,6 @@ def _value(parameter: Any) -> Value | None:
     return kind if isinstance(kind, Value) else None
 
 
-def _metavar(parameter: Any) -> str:
-    if parameter.metavar:
-        return str(parameter.metavar)
-    if value := _value(parameter):
-        return value.metavar().strip("[]")
-    raise ValueError(f"{parameter.name} has no metavar")
-
-
-def _default(parameter: Any) -> str:
-    """As the help says it."""
-    if isinstance(parameter.show_default, str):
-        return parameter.show_default
-    default = parameter.default
-    if default is None or default == () or not parameter.show_default:
-        return ""
-    return str(default.as_posix() if isinstance(default, PurePath) else default)
-
-
 def _kind(parameter: Any, metavar: str) -> Kind:
     if not metavar:
         return "nothing"
@@ -165,4 +139,4 @@ def _kind(parameter: Any, metavar: str) -> Kind:
         return "names"
     if metavar in ("DIR", "FOLDER"):
         return "folder"
-    return "file" if parameter.param_type_name == "argument" or metavar in _FILES else "nothing"
+    return "file" if is_argument(parameter) or metavar in _FILES else "nothing"

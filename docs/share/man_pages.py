@@ -11,21 +11,20 @@ from commands import Command, Option
 from crnr_cli import __version__
 
 _DESCRIPTION = """\
-crnr labels files by comparing them with a gallery of labelled examples: one folder of images per class, or
-a file of features. It needs a few examples per class, no training run and no GPU. `crnr build` makes a
-gallery, `crnr classify` labels files, and `crnr evaluate` says how often that was right.
+crnr labels images by comparing them with a gallery of labelled examples: one folder of images per class, or a
+feature file. It needs a few examples per class, no training run and no GPU. `crnr build` builds a gallery,
+`crnr classify` labels images, and `crnr evaluate` scores the labels.
 
-SOURCE is a folder (its first level of sub-folders names the classes), an image, a feature file, or - for a
-list of files on stdin. Data goes to stdout, messages go to stderr. An output file appears complete or not at
-all.
+SOURCE is a folder whose sub-folders are the classes, an image, a feature file, or - to read a list of files
+from stdin. crnr writes data to stdout and messages to stderr. An output file appears complete or not at all.
 
-`crnr help COMMAND` shows the help of a command."""
+`crnr help COMMAND` shows the common options of a command; add --help-all to see all of them."""
 
-_ENVIRONMENT = {
-    "CRNR_GALLERY": "The gallery that commands read if none is named. `crnr build` and `crnr tune` do not "
+ENVIRONMENT = {
+    "CRNR_GALLERY": "The gallery that commands read if you name none. `crnr build` and `crnr tune` do not "
     "write to it.",
-    "CRNR_MODELS": "The folder of the networks that `crnr model get` makes. By default, it is in the user's "
-    "cache.",
+    "CRNR_MODELS": "The folder of the networks that `crnr model get` installs. By default, it is in the "
+    "user's cache.",
     "NO_COLOR": "If it is set, messages have no colours.",
 }
 
@@ -52,9 +51,9 @@ def _page(command: Command, program: Command, exit_codes: dict[str, str]) -> Ite
         yield from _section("Arguments", (line for one in command.arguments for line in _entry(one)))
     yield from _section("Options", _options(command.options))
     if is_program:
-        yield from _section("Environment", _terms(_ENVIRONMENT))
+        yield from _section("Environment", _terms(ENVIRONMENT))
         yield from _section("Exit status", _terms(exit_codes))
-    yield from _section("Example" if " && " not in command.example else "Examples", _example(command.example))
+    yield from _section("Examples", _examples(command.examples))
     yield from _section("See also", [_see_also(command, program)])
 
 
@@ -126,11 +125,11 @@ def _terms(terms: dict[str, str]) -> Iterator[str]:
         yield from (".TP", f".B {_text(term)}", _rich(meaning))
 
 
-def _example(example: str) -> Iterator[str]:
+def _examples(examples: Iterable[str]) -> Iterator[str]:
     yield from (
         ".nf",
         ".RS 4",
-        *(_not_a_request(_text(line)) for line in example.split(" && ")),
+        *(_not_a_request(_text(line)) for line in examples),
         ".RE",
         ".fi",
     )

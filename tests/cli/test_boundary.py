@@ -1,4 +1,4 @@
-"""The boundary: what the machine refuses is reported in one line."""
+"""The boundary: failures of the machine are reported in one line."""
 
 from __future__ import annotations
 

@@ -24,21 +24,14 @@ def built(built_images: Path) -> Path:
     return built_images
 
 
-def test_version(crnr: Runner) -> None:
+def test_version_option_prints_the_version(crnr: Runner) -> None:
     result = crnr("--version")
     assert (result.exit, result.out, result.err) == (0, f"crnr {__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["build", "classify", "evaluate", "info"])
-def test_help_ends_in_an_example(crnr: Runner, command: str) -> None:
-    result = crnr(command, "--help")
-    assert result.exit == 0
-    assert f"Example: {'find' if command == 'classify' else f'crnr {command}'}" in result.out
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_stands_by_itself_in_its_process(command: str) -> None:
-    """What only other commands need is not loaded."""
+    """Modules for other commands are not loaded."""
     code = (
         "import sys; from crnr_cli.cli import COMMANDS, main\n"
         "modules = {name: 'crnr_cli.cli.' + name.partition(' ')[0] for name in COMMANDS}\n"
@@ -76,7 +69,7 @@ def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner
     assert (built / "gallery.h5").read_bytes() == before
 
 
-def test_build_says_what_it_made(crnr: Runner, images: Path) -> None:
+def test_build_reports_the_gallery_it_made(crnr: Runner, images: Path) -> None:
     result = crnr("build", "gallery")
     assert (result.exit, result.out) == (0, "")
     assert result.err.startswith("gallery.h5: 3 classes, 9 examples, vectors of length 128, method crnr; ")
@@ -111,7 +104,7 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
     assert (from_csv["n"], from_csv["accuracy"]) == (9, 1.0)
 
 
-def test_evaluate_shows_scores_and_says_what_rows_are(crnr: Runner, built: Path) -> None:
+def test_evaluate_shows_scores_and_explains_rows(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, "")
     assert "accuracy  1.0000  (95% 0.7009 to 1.0000)  9 of 9 correct" in result.out
@@ -168,13 +161,13 @@ WHY = "; 1 of 5 queries has no answer, which counts as wrong"
     ("options", "code", "words"),
     [
         pytest.param(
-            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-coverage", "0.83"], 0, [], id="met"
+            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-answer-rate", "0.83"], 0, [], id="met"
         ),
         pytest.param(["--min-accuracy", "0.41"], 4, [f"accuracy 0.4000 is below 0.41{WHY}"], id="accuracy"),
         pytest.param(["--min-f1", "0.46"], 4, [f"macro F1 0.4500 is below 0.46{WHY}"], id="f1"),
-        pytest.param(["--min-coverage", "0.84"], 4, ["answer rate 0.8333 is below 0.84"], id="coverage"),
+        pytest.param(["--min-answer-rate", "0.84"], 4, ["answer rate 0.8333 is below 0.84"], id="coverage"),
         pytest.param(
-            ["--min-coverage", "0.84", "--min-f1", "0.9"],
+            ["--min-answer-rate", "0.84", "--min-f1", "0.9"],
             4,
             [f"macro F1 0.4500 is below 0.9{WHY}", "answer rate 0.8333 is below 0.84"],
             id="two",
@@ -191,7 +184,7 @@ def test_a_missed_gate_is_exit_4(
 
 
 @pytest.mark.parametrize("status", ["truncated", "rejected"])
-@pytest.mark.parametrize("gate", ["--min-accuracy", "--min-f1", "--min-coverage"])
+@pytest.mark.parametrize("gate", ["--min-accuracy", "--min-f1", "--min-answer-rate"])
 def test_no_gate_is_passed_by_answering_nearly_nothing(
     crnr: Runner, tmp_path: Path, status: str, gate: str
 ) -> None:
@@ -225,10 +218,10 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
         ["--reject", "0.1"],
         ["--min-probability", "0.9"],
         ["--sets", "0.9"],
-        ["--extractor", "m.onnx"],
+        ["--model-path", "m.onnx"],
         ["--features-key", "x"],
         ["--labels-key", "y"],
-        ["--samples", "rows"],
+        ["--samples-axis", "rows"],
     ],
     ids=lambda option: option[0],
 )
@@ -302,7 +295,7 @@ def test_a_matrix_that_is_not_shown_is_not_made(
 
 
 @pytest.mark.parametrize("iterations", ["0", "99999999999999999999"])
-def test_iterations_that_nobody_waits_for(crnr: Runner, images: Path, iterations: str) -> None:
+def test_build_refuses_too_many_iterations(crnr: Runner, images: Path, iterations: str) -> None:
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
@@ -326,7 +319,7 @@ def test_a_matrix_wider_than_the_screen_gives_way_to_the_most_confused(crnr: Run
     assert "rows are truth" not in shown
 
 
-def test_evaluate_without_any_truth_says_what_to_do(crnr: Runner, tmp_path: Path) -> None:
+def test_evaluate_without_truth_names_the_remedy(crnr: Runner, tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [("", "dog", "0.1", "ok")])
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.out) == (1, "")
@@ -343,7 +336,7 @@ def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
     assert "owl" in shown
 
 
-def test_large_images_are_brought_to_one_size_and_this_is_said(crnr: Runner, tmp_path: Path) -> None:
+def test_build_resizes_large_images_and_prints_a_note(crnr: Runner, tmp_path: Path) -> None:
     for i, name in enumerate(("a", "b")):
         (tmp_path / "g" / name).mkdir(parents=True)
         noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")
@@ -511,7 +504,7 @@ def test_an_error_is_one_line_and_leaves_nothing(
                 "a "
                 "feature file; leave them out",
             )
-            for option in ("--features-key", "--labels-key", "--samples")
+            for option in ("--features-key", "--labels-key", "--samples-axis")
         ),
     ],
     ids=lambda value: value[1] if isinstance(value, list) else "",

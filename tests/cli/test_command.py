@@ -1,4 +1,4 @@
-"""What all commands have in common: cores, exit codes, decoders, groups of options, unwrapped text."""
+"""Rules for all commands: cores, exit codes, decoders, groups of options, unwrapped text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crnr_cli.cli import COMMANDS
 from crnr_cli.system import cores
 from helpers.patches import watch_decoders
 from helpers.runner import Runner, declared_commands, rows
 from helpers.samples import make_features, make_images
 
-SHARED = {"--features-key", "--labels-key", "--samples", "--null", "--max-pixels", "--jobs"}
-VECTORS = {
-    *("--extractor", "--size", "--color", "--grey", "--cell", "--bins", "--block-norm"),
-    *("--dtype", "--power", "--pca", "--parts"),
+SHARED = {"--features-key", "--labels-key", "--samples-axis", "--null", "--max-pixels", "--jobs"}
+LABEL_TABLE = {"--labels", "--path-column", "--label-column", "--root"}
+# Those that would have no effect: split takes images alone, explain one query, and verify decodes nothing.
+WITHOUT = {
+    "split": {"--features-key", "--labels-key", "--samples-axis"},
+    "explain": {"--null"},
+    "verify": {"--max-pixels", "--jobs"},
 }
+VECTORS = {
+    *("--extractor", "--size", "--color", "--gray", "--cell", "--bins", "--block-norm"),
+    "--dtype",
+}
+STEPS = {"power", "pca", "parts"}
 NETWORK = {
     *("--extractor", "--extractor-preset", "--crop", "--filter", "--mean", "--std", "--channels", "--layout"),
     *("--extractor-output", "--pool", "--provider"),
@@ -36,9 +43,11 @@ def options_of(command: str) -> set[str]:
     ["build", "classify", "evaluate", "compare", "explain", "tune", "add", "audit", "verify", "split"],
 )
 def test_every_command_that_reads_samples_has_the_same_options(command: str) -> None:
-    assert options_of(command) >= SHARED
+    assert options_of(command) & SHARED == SHARED - WITHOUT.get(command, set())
+    assert options_of(command) >= LABEL_TABLE
     if command in ("audit", "build", "compare", "tune"):
-        assert options_of(command) >= VECTORS | NETWORK
+        steps = {f"--try-{name}" if command == "tune" else f"--{name}" for name in STEPS}
+        assert options_of(command) >= VECTORS | NETWORK | steps
     if command not in ("explain", "verify"):
         assert options_of(command) >= STRICTNESS
 
@@ -46,14 +55,13 @@ def test_every_command_that_reads_samples_has_the_same_options(command: str) -> 
 def test_an_option_means_the_same_in_every_command() -> None:
     """Those that differ have a reason: what is written, tried, compared with, or where a network is."""
     different = {
-        *("--output", "--methods", "--power", "--pca", "--parts", "--neighbors", "--extractor", "--against"),
+        *("--output", "--methods"),
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv", "--corrections"),
-        "--samples",  # a list of them, or whether they are rows or columns
         "--how",  # a split moves nothing
-        "--from",  # a model, or marked samples
+        "--test",  # a folder to write, or queries
         "--min-probability",  # below it, answers are unknown, or files are doubtful
-        "--update",  # which removes samples from a gallery, but never from a file of features
+        "--update",  # which removes samples from a gallery, but never from a feature file
     }
     declared: dict[str, set[object]] = {}
     for command in declared_commands().values():
@@ -66,17 +74,12 @@ def test_an_option_means_the_same_in_every_command() -> None:
     assert {name: uses for name, uses in declared.items() if len(uses) > 1} == {}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_panels_and_fits_into_narrow_screens(crnr: Runner, command: str) -> None:
-    for columns in (100, 60):
-        outcome = crnr(*command.split(), "--help", columns=columns)
-        assert (outcome.exit, outcome.err) == (0, "")
-        assert max(map(len, outcome.out.splitlines())) <= columns
-        assert "…" not in outcome.out  # nothing is cut
-    panels = {"Reading"} if options_of(command) >= SHARED else set()
-    panels |= {"Strictness"} if options_of(command) >= STRICTNESS else set()
-    panels |= {"Method"} if "--lam" in options_of(command) else set()
-    assert panels <= {line.strip("╭─╮ ") for line in outcome.out.splitlines() if line.startswith("╭")}
+@pytest.mark.parametrize("command", WITHOUT)
+def test_an_option_without_effect_is_no_option(crnr: Runner, command: str) -> None:
+    for option in WITHOUT[command]:
+        outcome = crnr(command, "x", option, "1")
+        assert (outcome.exit, outcome.out) == (2, "")
+        assert outcome.err.startswith(f"error: no such option: {option}")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_skipped_inputs_make_the_exit_code_3_in_every_command(crnr: Runner) -> N
 
 
 def test_evaluate_of_a_csv_reports_the_failures_of_another_run(crnr: Runner) -> None:
-    """They were skipped by classify, whose exit code said so."""
+    """They were skipped by classify, with an exit code."""
     Path("out.csv").write_text("path,truth,label,status\na,x,x,ok\nb,x,,truncated\n")
     assert crnr("evaluate", "out.csv").exit == 0
 

@@ -17,7 +17,7 @@ from helpers.samples import make_features
 
 
 def completed(line: str) -> list[str]:
-    """What bash offers for the last word of a line, which is incomplete."""
+    """Return what bash offers for the last word of a line, which is incomplete."""
     words = line.split(" ")
     environment = {"_CRNR_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     outcome = run_here([], b"", environment)
@@ -35,7 +35,7 @@ def completed(line: str) -> list[str]:
         ("crnr build x --provider open", ["openvino"]),
         ("crnr build x --method ", METHODS),
         ("crnr build x --method pro", ["procrc"]),
-        ("crnr explain x --against ", METHODS),
+        ("crnr explain x --compare-with ", METHODS),
         ("crnr compare x --methods crnr,n", ["crnr,nrc", "crnr,nsc", "crnr,nn"]),
         ("crnr tune x --methods ", METHODS),
         ("crnr build x --factor ", ["auto", "dense", "low-rank"]),
@@ -45,7 +45,7 @@ def completed(line: str) -> list[str]:
         ("crnr build x --extractor-preset ", PRESETS),
         ("crnr build x --pool ", POOLS),
         ("crnr build x --dtype ", ["float32", "float64"]),
-        ("crnr classify x --samples ", ["rows", "columns"]),
+        ("crnr classify x --samples-axis ", ["rows", "columns"]),
         ("crnr compare x --set crc.", ["crc.lam=", "crc.neighbors=", "crc.index="]),
         ("crnr build x --index ", ["exact", "ivf", "hnsw"]),
         ("crnr sort x y --how ", ["copy", "hardlink", "link", "move"]),

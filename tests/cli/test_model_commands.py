@@ -48,7 +48,7 @@ def tiny(weights: Path, crnr: Runner) -> Path:
     return crnr.here / "models" / f"{TINY}.onnx"
 
 
-def test_list(crnr: Runner) -> None:
+def test_model_list_shows_known_models_and_their_folder(crnr: Runner) -> None:
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
     assert outcome.err == f"networks are in {crnr.here}/models; set CRNR_MODELS to use another folder\n"
@@ -65,14 +65,14 @@ def test_list(crnr: Runner) -> None:
     assert not (crnr.here / "models").exists()
 
 
-def test_a_command_in_the_list_is_one_line(crnr: Runner) -> None:
+def test_model_list_prints_each_command_on_one_line(crnr: Runner) -> None:
     """So that it can be copied from a narrow screen."""
     shown = crnr("model", "list", columns=40).out.splitlines()
     listed = json.loads(crnr("model", "list", "--json").out)["models"]
     assert {f"  {model['command']}" for model in listed} <= set(shown)
 
 
-def test_list_of_what_is_here(crnr: Runner, tiny: Path) -> None:
+def test_model_list_shows_installed_models(crnr: Runner, tiny: Path) -> None:
     (crnr.here / "models" / "mine [bold].onnx").write_bytes(b"a model")
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
@@ -125,7 +125,7 @@ def test_a_name_with_control_characters(crnr: Runner) -> None:
     assert r"x\x1b[31m: yours" in outcome.out
 
 
-def test_get(crnr: Runner, weights: Path) -> None:
+def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: Path) -> None:
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"
     assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: {HEAD} features per image; {use}")
@@ -135,7 +135,7 @@ def test_get(crnr: Runner, weights: Path) -> None:
     assert (outcome.exit, outcome.err) == (0, "")
     assert json.loads(outcome.out) == {"name": TINY, "path": place, "was_here": True}
     Path(place).unlink()
-    assert crnr("model", "get", TINY, "-q", "--from", weights) == Outcome(0, f"{place}\n", "")
+    assert crnr("model", "get", TINY, "-q", "--weights", weights) == Outcome(0, f"{place}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_get(crnr: Runner, weights: Path) -> None:
             2,
             "clip-b32: crnr does not download networks and cannot build this one itself",
         ),
-        ([TINY, "--from", "none.pth"], 1, "none.pth: no such file; give the weights file with --weights"),
-        ([TINY, "--from", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
-        ([TINY, "--from", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
-        ([TINY, "--from", "."], 1, ".: no such file; give the weights file with --weights"),
-        (["dinov2-base", "--from", "text.txt"], 2, "dinov2-base: crnr does not download networks"),
+        ([TINY, "--weights", "none.pth"], 1, "none.pth: no such file; give the weights file with --weights"),
+        ([TINY, "--weights", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
+        ([TINY, "--weights", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
+        ([TINY, "--weights", "."], 1, ".: no such file; give the weights file with --weights"),
+        (["dinov2-base", "--weights", "text.txt"], 2, "dinov2-base: crnr does not download networks"),
     ],
 )
 def test_get_is_refused(crnr: Runner, weights: Path, arguments: list[str], exit: int, message: str) -> None:
@@ -221,7 +221,7 @@ def test_check_of_the_size_of_ones_choice(crnr: Runner) -> None:
 
 
 def refused(crnr: Runner, *arguments: object) -> tuple[str, str]:
-    """What is shown of a model that cannot be used, and why it cannot."""
+    """Return the facts about a model that cannot be used, and the reason."""
     before = crnr.files()
     outcome = crnr("model", "check", *arguments)
     assert outcome.exit in (1, 2)
@@ -231,7 +231,7 @@ def refused(crnr: Runner, *arguments: object) -> tuple[str, str]:
     return outcome.out, outcome.err.removeprefix("error: ")
 
 
-def test_check_of_what_is_no_model(crnr: Runner) -> None:
+def test_model_check_refuses_files_that_are_not_models(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     whole = (crnr.here / "m.onnx").read_bytes()
     for name, content in {
@@ -276,7 +276,7 @@ def test_check_of_weights_outside_of_the_folder(crnr: Runner) -> None:
 
 
 def test_check_of_a_network_for_text(crnr: Runner) -> None:
-    """What it takes is shown, and why it cannot be used."""
+    """Its inputs are shown, and why it cannot be used."""
     save_model(
         crnr.here / "text.onnx",
         [helper.make_node("Cast", ["input_ids"], ["features"], to=TensorProto.FLOAT)],
@@ -309,7 +309,7 @@ def test_check_of_a_network_that_returns_nan(crnr: Runner) -> None:
     assert (out, message) == ("", "m.onnx: returns NaN or infinity for an image of random colours\n")
 
 
-def test_check_on_what_is_no_image(crnr: Runner) -> None:
+def test_model_check_refuses_files_that_are_not_images(crnr: Runner) -> None:
     flat_model(crnr.here / "m.onnx", ["n", 3, 4, 4])
     save(crnr.here / "p.png", b"text")
     raw = ("m.onnx", "--extractor-preset", "raw", "--image")
@@ -329,7 +329,7 @@ def test_a_network_by_its_name(crnr: Runner, tiny: Path) -> None:
     outcome = crnr("build", "photos", "--extractor", tiny, "-o", "path.h5")
     assert outcome.exit == 0
     np.testing.assert_array_equal(vectors(crnr.here / "name.h5"), vectors(crnr.here / "path.h5"))
-    for given in ([], ["--extractor", TINY]):
+    for given in ([], ["--model-path", TINY]):
         arguments = ("classify", "queries", "-g", "name.h5", "-o", "out.csv", *given)
         assert crnr(*arguments).exit == 0
         assert {row["status"] for row in read_rows(crnr.here / "out.csv")} == {"ok"}
@@ -337,10 +337,10 @@ def test_a_network_by_its_name(crnr: Runner, tiny: Path) -> None:
     assert (outcome.exit, "nsc" in outcome.out) == (0, True)
     outcome = crnr("tune", "photos", "--extractor", TINY, "--folds", 3)
     assert outcome.exit == 0
-    assert crnr("evaluate", "queries", "-g", "name.h5", "--extractor", TINY).exit == 0
-    assert crnr("explain", "queries/ant/7.png", "-g", "name.h5", "--extractor", TINY).exit == 0
+    assert crnr("evaluate", "queries", "-g", "name.h5", "--model-path", TINY).exit == 0
+    assert crnr("explain", "queries/ant/7.png", "-g", "name.h5", "--model-path", TINY).exit == 0
     make_images(crnr.here / "more", per_class=1, first=20, size=(40, 36))
-    assert crnr("add", "name.h5", "more", "--extractor", TINY).exit == 0
+    assert crnr("add", "name.h5", "more", "--model-path", TINY).exit == 0
     assert len(vectors(crnr.here / "name.h5")) == 12
 
 
@@ -358,7 +358,7 @@ def test_a_network_that_is_not_here(crnr: Runner, weights: Path) -> None:
 
 
 def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A known network is found in the folder of models there, or the error says how to get it."""
+    """A known network is found in the folder of models there, or the error names the command to get it."""
     assert crnr("build", "photos", "--extractor", TINY, "-o", "g.h5").exit == 0
     assert crnr("classify", "queries", "-g", "g.h5", "-o", "before.csv").exit == 0
     tiny.unlink()
@@ -377,7 +377,7 @@ def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pyt
 
 
 def test_another_network_of_the_same_name(crnr: Runner, tiny: Path) -> None:
-    """It is not taken for the one of the gallery."""
+    """It does not replace the gallery's network."""
     assert crnr("build", "photos", "--extractor", TINY, "-o", "g.h5").exit == 0
     flat_model(tiny, ["n", 3, SIZE, SIZE])
     outcome = crnr("classify", "queries", "-g", "g.h5", "-o", "out.csv")

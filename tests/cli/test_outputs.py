@@ -21,7 +21,7 @@ from helpers.samples import make_features, make_images
 # Each output by command and parameter, as a command that writes it to {}.
 OUTPUTS = {
     ("build", "path"): "build gallery -o {}",
-    ("build", "cache"): "build gallery -o gallery.h5 --grey --cache {}",
+    ("build", "cache"): "build gallery -o gallery.h5 --gray --cache {}",
     ("extract", "path"): "extract gallery -o {}",
     ("classify", "path"): "classify queries -g gallery.h5 -o {}",
     ("evaluate", "errors"): "evaluate out.csv --errors {}",
@@ -77,7 +77,7 @@ def test_every_other_path_is_an_input() -> None:
         if is_path(kind) and not is_written(kind)
     }
     of_galleries = {"gallery", "option", "labels", "root", "marked", "corrections"}
-    of_networks = {"extractor", "given", "model", "image"}
+    of_networks = {"model_path", "given", "model", "image"}
     assert found == of_galleries | of_networks | {"table", "undo"}
 
 
@@ -107,7 +107,7 @@ def here(template: Path, crnr: Runner) -> Path:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The mode and the content of everything in a folder."""
+    """Return the mode and the content of everything in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -123,7 +123,7 @@ def command_for(output: tuple[str, str], name: str) -> list[str]:
 
 
 def name_for(output: tuple[str, str], stem: str = "new") -> str:
-    """A name that the output may have; a gallery that is changed exists."""
+    """Return a name that the output may have; a gallery that is changed exists."""
     name = stem + ENDINGS.get(output, "")
     if output[0] in IN_PLACE:
         Path(name).write_bytes(Path("gallery.h5").read_bytes())
@@ -131,7 +131,7 @@ def name_for(output: tuple[str, str], stem: str = "new") -> str:
 
 
 def refused(crnr: Runner, arguments: list[str], reason: str, stdin: bytes = b"") -> None:
-    """One line says why, and everything is as it was."""
+    """One line gives the reason, and nothing has changed."""
     before = snapshot(crnr.here)
     outcome = crnr(*arguments, stdin=stdin)
     assert outcome.exit in (1, 2), outcome
@@ -289,7 +289,9 @@ def test_a_name_that_is_almost_too_long(crnr: Runner, output: tuple[str, str]) -
     [pair for pair in permutations(OUTPUTS, 2) if pair[0][0] == pair[1][0] and pair[0][0] not in IN_PLACE],
 )
 @pytest.mark.usefixtures("here")
-def test_one_name_for_two_outputs(crnr: Runner, one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_two_outputs_with_one_name_are_refused(
+    crnr: Runner, one: tuple[str, str], other: tuple[str, str]
+) -> None:
     name = "z.png"
     first, second = command_for(one, name), command_for(other, f"./{name}")
     both = [*first, *second[-2:]]

@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 
 def shown(crnr: Runner, parts: str, columns: int = 80) -> tuple[list[str], list[dict]]:
-    """The lines of the terminal, without colours, and the parts of --json."""
+    """Return the lines of the terminal, without colours, and the parts of --json."""
     result = crnr("explain", "query.png", "-g", f"{parts}.h5", columns=columns)
     assert (result.exit, result.err) == (0, "")
     record = json.loads(crnr("explain", "query.png", "-g", f"{parts}.h5", "--json").out)
@@ -40,13 +40,13 @@ def shown(crnr: Runner, parts: str, columns: int = 80) -> tuple[list[str], list[
 
 
 def grid(lines: list[str]) -> list[list[str]]:
-    """The lines of margins or signs."""
+    """Return the lines of margins or signs."""
     return [line.split() for line in lines if re.fullmatch(r"( +([+-]?\d\.\d\d|[+-]|0))+", line)]
 
 
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("parts", ["1x1", "2x2", "8x8", "2x24", "2x48"])
-def test_no_line_is_longer_than_the_terminal(
+def test_part_tables_fit_the_terminal(
     built: Runner, monkeypatch: pytest.MonkeyPatch, parts: str, columns: int
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes Rich see a terminal
@@ -92,14 +92,14 @@ def test_parts_are_counted_and_the_classes_of_the_others_listed(built: Runner) -
     assert sum(counts) == len(against)
 
 
-def test_one_part_speaks(built: Runner) -> None:
+def test_a_single_part_supports_the_label(built: Runner) -> None:
     lines, _ = shown(built, "1x1")
     assert any(re.fullmatch("1 of 1 tile supports .+, 0 contradict it:", line) for line in lines)
     assert not any("others support" in line for line in lines)
 
 
-def test_of_many_classes_those_with_the_most_parts_are_listed(crnr: Runner) -> None:
-    """The first row of tiles is that of the first class, every other tile that of another class."""
+def test_part_table_lists_the_classes_with_most_parts(crnr: Runner) -> None:
+    """The first row of tiles supports the first class, every other tile another class."""
     names = [f"class {i:02}" for i in range(12)]
     for name in names:
         (crnr.here / "g" / name).mkdir(parents=True)

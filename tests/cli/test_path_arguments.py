@@ -1,4 +1,4 @@
-"""Every path that a command takes, given as something that no file can be: one line says what is wrong."""
+"""Every path that a command takes, given as something that no file can be: one line with the problem."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ INPUTS = {
     ("extract", "extractor"): "extract gallery -o new.h5 --extractor {}",
     ("classify", "sources"): "classify {} -o new.csv",
     ("classify", "gallery"): "classify queries -o new.csv -g {}",
-    ("classify", "extractor"): "classify queries -o new.csv --extractor {}",
+    ("classify", "model_path"): "classify queries -o new.csv --model-path {}",
     ("evaluate", "sources"): "evaluate {}",
     ("evaluate", "gallery"): "evaluate queries -g {}",
-    ("evaluate", "extractor"): "evaluate queries --extractor {}",
+    ("evaluate", "model_path"): "evaluate queries --model-path {}",
     ("evaluate", "outsiders"): "evaluate queries --outsiders {}",
     ("review", "table"): "review {} -o new.html",
     ("review", "gallery"): "review out.csv -o new.html -g {}",
-    ("review", "extractor"): "review out.csv -o new.html --extractor {}",
-    ("split", "sources"): "split {} --gallery new --queries other",
+    ("review", "model_path"): "review out.csv -o new.html --model-path {}",
+    ("split", "sources"): "split {} --train new --test other",
     ("sort", "table"): "sort {} sorted",
     ("sort", "undo"): "sort --undo {}",
     ("compare", "sources"): "compare {} --methods nn",
@@ -45,26 +45,26 @@ INPUTS = {
     ("info", "option"): "info -g {}",
     ("explain", "query"): "explain {}",
     ("explain", "gallery"): "explain queries/ant/9.png -g {}",
-    ("explain", "extractor"): "explain queries/ant/9.png --extractor {}",
+    ("explain", "model_path"): "explain queries/ant/9.png --model-path {}",
     ("tune", "sources"): "tune {}",
     ("tune", "extractor"): "tune gallery --extractor {}",
     ("add", "gallery"): "add {} queries",
     ("add", "sources"): "add gallery.h5 {}",
-    ("add", "extractor"): "add gallery.h5 queries --extractor {}",
+    ("add", "model_path"): "add gallery.h5 queries --model-path {}",
     ("add", "corrections"): "add gallery.h5 --corrections {}",
     ("evaluate", "corrections"): "evaluate out.csv --corrections {}",
     ("remove", "gallery"): "remove {} --class ant",
-    ("remove", "marked"): "remove gallery.h5 --from {}",
+    ("remove", "marked"): "remove gallery.h5 --marked-in {}",
     ("rename", "gallery"): "rename {} ant emu",
     ("audit", "sources"): "audit {}",
-    ("audit", "against"): "audit gallery.h5 --against {}",
+    ("audit", "queries"): "audit gallery.h5 --queries {}",
     ("audit", "extractor"): "audit gallery --extractor {}",
-    ("model get", "given"): "model get efficientnet-lite0 --from {}",
+    ("model get", "given"): "model get efficientnet-lite0 --weights {}",
     ("model check", "model"): "model check {}",
     ("model check", "image"): "model check efficientnet-lite.onnx --image {}",
     ("verify", "gallery"): "verify {}",
     ("verify", "option"): "verify -g {}",
-    ("verify", "against"): "verify gallery.h5 --against {}",
+    ("verify", "source"): "verify gallery.h5 --source {}",
 }
 # A table of labels, for every command that reads images.
 INPUTS |= {
@@ -72,14 +72,26 @@ INPUTS |= {
     for (command, parameter), line in list(INPUTS.items())
     if parameter in ("sources", "query")
 }
-INPUTS["verify", "labels"] = "verify gallery.h5 --against gallery --labels {}"
+INPUTS["verify", "labels"] = "verify gallery.h5 --source gallery --labels {}"
 # Parameters that Typer makes paths of.
 PATHS = (
-    *("gallery", "option", "extractor", "given", "marked", "model", "image", "labels", "table", "undo"),
+    *(
+        "gallery",
+        "option",
+        "extractor",
+        "model_path",
+        "given",
+        "marked",
+        "model",
+        "image",
+        "labels",
+        "table",
+        "undo",
+    ),
     *("outsiders", "corrections"),
 )
 LONG = "x" * 300
-# What is given, and a word that the message must have.
+# The argument, and a word that the message must have.
 GIVEN = {
     "empty": ("", ""),
     "missing": ("missing", ""),
@@ -129,7 +141,7 @@ def test_every_path_is_in_the_table() -> None:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the commands read, and what they are given instead."""
+    """The inputs of commands, and wrong ones instead."""
     here = tmp_path_factory.mktemp("here")
     make_images(here / "gallery")
     make_images(here / "queries", first=9, per_class=1)
@@ -158,12 +170,12 @@ def test_paths_that_cannot_be_used(here: Path, argument: tuple[str, str]) -> Non
 
 
 def check_refusal(here: Path, argument: tuple[str, str], given: str) -> None:
-    """Run the command with something else for its path: it says so in a line, and changes nothing."""
+    """Run the command with something else for its path: it prints one line, and changes nothing."""
     value, reason = GIVEN[given]
     arguments = shlex.split(INPUTS[argument].format("@"))
     arguments[arguments.index("@")] = value
     before = {path: path.lstat().st_mtime_ns for path in here.iterdir()}
-    signal.alarm(60)  # nothing may wait for a pipe that nobody writes to
+    signal.alarm(60)  # nothing may wait for a pipe without a writer
     try:
         with powerless():
             outcome = Runner(here)(*arguments)

@@ -42,14 +42,14 @@ def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
     assert [line for line in lines if "other settings" in line] == LOST[1:] or command.startswith("tune")
 
 
-def test_another_method(tuned: Runner) -> None:
+def test_build_notes_a_replaced_gallery_with_another_method(tuned: Runner) -> None:
     err = tuned("build", "first.npz", "more.npz", "--method", "crc").err
     assert err.splitlines()[-1] == (
         "note: the previous gallery had other settings: method crnr; `crnr build --update` keeps them"
     )
 
 
-def test_another_extractor(crnr: Runner) -> None:
+def test_build_notes_a_replaced_gallery_with_another_extractor(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("build", "gallery", "--cell", "4").err.splitlines()[-1] == (
@@ -75,7 +75,7 @@ def test_a_source_that_cannot_be_read_replaces_nothing(tuned: Runner) -> None:
     assert Path("gallery.h5").read_bytes() == before
 
 
-def test_quiet(tuned: Runner) -> None:
+def test_build_quiet_prints_no_note_on_a_replaced_gallery(tuned: Runner) -> None:
     assert tuned("build", "first.npz", "-q") == Outcome(0, "", "")
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_no_gallery(tuned: Runner, content: bytes | str) -> None:
 
 
 def test_the_variable_is_for_reading(tuned: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sets it for classify must not lose that gallery."""
+    """A user who sets it for classify must not lose that gallery."""
     Path("gallery.h5").rename("precious.h5")
     before = Path("precious.h5").read_bytes()
     monkeypatch.setenv("CRNR_GALLERY", "precious.h5")

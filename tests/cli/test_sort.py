@@ -72,7 +72,7 @@ def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
     )
 
 
-def test_json(crnr: Runner) -> None:
+def test_sort_json_counts_files(crnr: Runner) -> None:
     make()
     outcome = crnr("sort", "out.csv", "sorted", "--json", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
@@ -85,7 +85,7 @@ def test_json(crnr: Runner) -> None:
     assert json.loads(undone.out) == {"how": "copy", "undone": 3, "left_out": []}
 
 
-def test_what_cannot_be_undone_is_reported(crnr: Runner) -> None:
+def test_sort_undo_reports_changed_files(crnr: Runner) -> None:
     make()
     assert crnr("sort", "out.csv", "sorted", "-q").exit == 0
     Path("sorted/cat/1.png").write_text("edited")

@@ -78,7 +78,7 @@ def test_a_gallery_needs_a_regular_file(crnr: Runner, name: str) -> None:
 
 
 def on_a_terminal(crnr: Runner, *arguments: object) -> bytes:
-    """What a command that ends well writes to a terminal as its stderr."""
+    """Return what a command that ends well writes to a terminal as its stderr."""
     import pty
 
     controller, terminal = pty.openpty()

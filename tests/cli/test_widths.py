@@ -33,13 +33,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         "evaluate queries --reject 0.3 --allow-skipped",
         "compare gallery --holdout 0.5 --draws 2 --methods crnr,nn,nsc,procrc",
         "explain queries/9/5.png",
-        "explain queries/9/5.png --against svm",
-        "explain queries/9/5.png --against nn",
+        "explain queries/9/5.png --compare-with svm",
+        "explain queries/9/5.png --compare-with nn",
         "info",
-        "audit gallery --against gallery",
+        "audit gallery --queries gallery",
     ],
 )
-def test_no_line_is_longer_than_the_terminal(
+def test_output_of_all_commands_fits_the_terminal(
     built: Runner, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # which makes Rich see a terminal

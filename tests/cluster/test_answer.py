@@ -106,7 +106,7 @@ def test_features_are_sent_by_their_row_numbers(address: str, crnr: Runner, tmp_
                 np.testing.assert_allclose(mine.residuals, theirs.residuals, atol=1e-6)
 
 
-def test_the_command(address: str, crnr: Runner, images: Path) -> None:
+def test_classify_on_a_cluster_prints_the_same_rows(address: str, crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     alone = crnr("classify", "queries", "--reject", "0.1")
@@ -125,10 +125,10 @@ def test_the_command(address: str, crnr: Runner, images: Path) -> None:
         ("--min-probability", "0.9", "--sets", "0.6"),
     ],
 )
-def test_every_format(
+def test_classify_on_a_cluster_writes_every_format(
     address: str, crnr: Runner, images: Path, format: str, options: tuple[str, ...]
 ) -> None:
-    """Rows that workers make are those of this process, with files that have no answer among them."""
+    """Workers make the same rows as this process, also for failed files."""
     assert crnr("build", "gallery", "-q").exit == 0
     Path("queries/cat/bad.png").write_bytes(b"")
     Path("queries/dog/readme.txt").write_bytes(b"no image")
@@ -181,7 +181,9 @@ def _error_of(cluster: Cluster, gallery: FittedGallery, source: Any, path: Path 
     return str(caught.value)
 
 
-def test_a_worker_without_the_file_system_is_reported(address: str, many: list[str], tmp_path: Path) -> None:
+def test_classify_reports_a_worker_without_the_file_system(
+    address: str, many: list[str], tmp_path: Path
+) -> None:
     gallery = load_gallery(GALLERY)
     queries = Images([ImageFile(many[0], ("cat",))])
     elsewhere = tmp_path / "elsewhere"
@@ -211,7 +213,7 @@ def test_a_worker_with_another_gallery_or_version_is_reported(
         assert "but this is 0.0.1; install the same version everywhere" in _error_of(cluster, old, queries)
 
 
-def test_extracted_values(address: str, crnr: Runner, images: Path) -> None:
+def test_classify_on_a_cluster_reads_feature_files(address: str, crnr: Runner, images: Path) -> None:
     """Workers read the file; a folder that was named is known as a class there too."""
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("extract", "queries/dog", "-o", "f.h5", "-q").exit == 0

@@ -77,7 +77,7 @@ def test_a_cluster_that_is_lost_is_reported(features: str, monkeypatch: pytest.M
 
 
 def results(report: CompareReport) -> list[tuple[Any, ...]]:
-    """All but the times."""
+    """Return all but the times."""
     return [
         (replace(result, build_seconds=0.0, query_ms=0.0, scores=None), result.scores.correct)  # type: ignore
         for result in report.results
@@ -101,8 +101,8 @@ def test_compare_finds_the_same_though_a_worker_is_killed(
     assert all(result.build_seconds > 0 and result.query_ms > 0 for result in spread.results)
 
 
-def test_what_is_shared_is_not_sent_with_every_item(address: str) -> None:
-    """What work keeps there is there for the next item on the same worker.
+def test_shared_data_is_not_sent_with_every_item(address: str) -> None:
+    """Data that work keeps there serve the next item on the same worker.
 
     Dask may drop a copy that it holds to be spare and send it again, so it need not be just once per worker.
     """
@@ -113,7 +113,7 @@ def test_what_is_shared_is_not_sent_with_every_item(address: str) -> None:
     assert 1 <= restarts <= 4
 
 
-def test_the_budget_ends_what_is_handed_out(address: str, crnr: Runner, features: str) -> None:
+def test_tune_budget_stops_further_tasks(address: str, crnr: Runner, features: str) -> None:
     """The default setting, and no more."""
     found = crnr("tune", features, "--budget", "0", "--dask", address, "--json", "-q")
     alone = crnr("tune", features, "--budget", "0", "--json", "-q")
@@ -169,7 +169,7 @@ def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPat
 
 @contextmanager
 def without_crnr(part: str, *arguments: str) -> Iterator[None]:
-    """A scheduler or a worker of Dask in a Python that cannot import crnr."""
+    """Start a scheduler or a worker of Dask in a Python that cannot import crnr."""
     code = f"import sys; sys.modules['crnr_cli'] = None; from distributed.cli.{part} import main; main()"
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL) as process:
         try:
@@ -210,7 +210,7 @@ def test_a_scheduler_without_crnr_is_reported(tmp_path: Path) -> None:
 
 
 class Forgetful:
-    """A client of a cluster that loses what was scattered, after so many results, so many times."""
+    """A client of a cluster that loses scattered data `losses` times, after some results."""
 
     status = "running"
 
@@ -241,7 +241,7 @@ def add(shared: int, item: int) -> int:
 
 
 @pytest.mark.parametrize("losses", [0, 1, 3])
-def test_what_was_lost_with_a_worker_is_sent_again(losses: int) -> None:
+def test_shared_data_lost_with_a_worker_is_sent_again(losses: int) -> None:
     client = Forgetful(results=3, losses=losses)
     found = list(cluster_module.Cluster(client).spread(add, 100, range(20)))
     assert found == [(item, 100 + item) for item in range(20)]

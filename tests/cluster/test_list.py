@@ -39,7 +39,7 @@ def folders(crnr: Runner, images: Path) -> Path:
     return images
 
 
-def test_the_same_listing(address: str, folders: Path) -> None:
+def test_workers_list_the_same_files(address: str, folders: Path) -> None:
     make_images(folders / "many", [f"c{i:02}" for i in range(30)], per_class=2)
     names = ["queries", "many", "gallery/cat"]
     alone = open_source(names, InputOptions())
@@ -76,7 +76,7 @@ def test_a_stopped_run_goes_on_with_and_without_a_cluster(
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
 
 
-def test_the_commands(address: str, crnr: Runner, folders: Path) -> None:
+def test_commands_on_a_cluster_list_the_same_files(address: str, crnr: Runner, folders: Path) -> None:
     for name, where in (("alone", ()), ("spread", ("--dask", address))):
         assert crnr("build", "gallery", "-o", f"{name}.h5", "-q", *where).exit == 0
         outcome = crnr("classify", "queries", "-g", "alone.h5", "-o", f"{name}.csv", *where)

@@ -52,7 +52,7 @@ def mixed(crnr: Runner, images: Path) -> Runner:
 
 
 def plain(text: str) -> dict[str, Any]:
-    """A report as JSON without what differs from run to run."""
+    """Return a report as JSON without what differs from run to run."""
     report: dict[str, Any] = json.loads(text)
     for name in ("seconds", "gallery", "features"):
         report.pop(name, None)
@@ -112,8 +112,8 @@ def test_labels_from_a_table_and_a_list_on_stdin(address: str, mixed: Runner) ->
     assert same("spread.h5", "alone.h5")
 
 
-def test_a_cache(address: str, mixed: Runner) -> None:
-    """It is filled by the workers; what is in it is not read again."""
+def test_build_on_a_cluster_fills_and_uses_the_cache(address: str, mixed: Runner) -> None:
+    """It is filled by the workers; images in it are not read again."""
     for name, options in (("alone", ()), ("spread", ("--dask", address))):
         command = ("build", "gallery", "-o", f"{name}.h5", "--cache", f"{name}-cache.h5", "-q")
         assert mixed(*command, *options).exit == 3
@@ -126,7 +126,7 @@ def test_a_cache(address: str, mixed: Runner) -> None:
     assert same("again.h5", "alone.h5")
 
 
-def test_an_update(address: str, mixed: Runner) -> None:
+def test_build_update_on_a_cluster_gives_the_same_gallery(address: str, mixed: Runner) -> None:
     assert mixed("build", "gallery/", "-o", "alone.h5", "-q").exit == 3
     shutil.copy("alone.h5", "spread.h5")
     shutil.copy("queries/owl/1.png", "gallery/owl/new.png")
@@ -180,7 +180,7 @@ def test_features_need_no_cluster(crnr: Runner) -> None:
         )
 
 
-def test_a_worker_without_the_file_system_is_reported(address: str, tmp_path: Path) -> None:
+def test_reading_reports_a_worker_without_the_file_system(address: str, tmp_path: Path) -> None:
     source = Images([ImageFile(str(tmp_path / "elsewhere" / "a.png"), ("cat",))])
     recipe = Recipe.for_images(RawPixels((8, 8), False))
     with connected(address) as cluster:

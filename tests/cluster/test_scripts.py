@@ -1,4 +1,4 @@
-"""The scripts of docs/cluster.md, as they stand there."""
+"""The scripts of docs/how-to/cluster.md, as they stand there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ pytestmark = pytest.mark.slow
 
 
 def _scripts() -> dict[str, str]:
-    """The scripts of the page, by a word that only one of them has."""
-    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / "cluster.md").read_text(), re.DOTALL)
+    """Return the scripts of the page, by a word that only one of them has."""
+    blocks = re.findall(
+        r"```bash\n(.*?)```", (ROOT / "docs" / "how-to" / "cluster.md").read_text(), re.DOTALL
+    )
     words = ("SLURM_ARRAY_TASK_ID", "| parallel", "| xargs", "crnr evaluate")
     return {word: next(block for block in blocks if word in block) for word in words}
 
@@ -46,7 +48,7 @@ def test_the_slurm_array(crnr: Runner, images: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["parallel", "xargs"])
-def test_one_process_per_part(crnr: Runner, images: Path, tool: str) -> None:
+def test_documented_scripts_run_one_process_per_part(crnr: Runner, images: Path, tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
     assert crnr("build", "gallery").exit == 0

@@ -1,8 +1,8 @@
 """One test per fault, which checks exit code, stdout, stderr, statuses and files.
 
-docs/faults.md is generated from these tests: each compares its section of that page with what crnr printed,
-and `pytest tests/faults --update-docs` writes the page again. `@pytest.mark.fault(number, title)` gives the
-section of a test; its docstring is the text below the title.
+docs/reference/errors.md is generated from these tests: each compares its section of that page with the output
+of crnr, and `pytest tests/faults --update-docs` writes the page again. `@pytest.mark.fault(number, title)`
+gives the section of a test; its docstring is the text below the title.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         if pyfuncitem.config.getoption("--update-docs"):
             write_section(number, section)
         assert written_sections().get(number) == section, (
-            "docs/faults.md is out of date; run this test with --update-docs"
+            "docs/reference/errors.md is out of date; run this test with --update-docs"
         )
     return result

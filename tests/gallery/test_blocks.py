@@ -49,8 +49,8 @@ def test_a_digest_per_block(monkeypatch: pytest.MonkeyPatch, n_bytes: int, at_on
     assert [row.tobytes() for row in block_digests(array)] == expected
 
 
-def test_the_checksum_is_the_documented_one(path: Path) -> None:
-    """Computed here as docs/gallery-format.md describes it, with nothing but hashlib and h5py."""
+def test_checksum_of_a_gallery_with_blocks_matches_the_documentation(path: Path) -> None:
+    """Computed here as docs/reference/gallery-format.md describes it, with nothing but hashlib and h5py."""
     digest = hashlib.sha256()
     with h5py.File(path) as file:
         groups = {"/": file} | {name: item for name, item in file.items() if isinstance(item, h5py.Group)}

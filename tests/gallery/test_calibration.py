@@ -1,4 +1,4 @@
-"""None of these: the rate of false rejections is the one asked for, and strangers are turned away."""
+"""None of these: the rate of false rejections is the requested one, and outsiders are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw(rng: np.random.Generator, centres: np.ndarray, per_class: int) -> tuple
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A gallery of four classes, queries of these, and strangers of a fifth."""
+    """A gallery of four classes, queries of these, and outsiders of a fifth."""
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("reject")
     centres = rng.uniform(0, 1, size=(N_CLASSES + 1, DIMENSION)) * (
         rng.random((N_CLASSES + 1, DIMENSION)) < 0.4
@@ -121,14 +121,12 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     )
 
 
-def test_one_sample_per_class_cannot_be_calibrated() -> None:
+def test_calibrate_refuses_classes_of_one_sample() -> None:
     with pytest.raises(DataError, match="every class has only one example"):
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr(), [])
 
 
-def test_false_rejections_are_as_many_as_asked_for_and_strangers_are_rejected(
-    crnr: Runner, files: dict[str, Path]
-) -> None:
+def test_reject_has_the_requested_rate_and_rejects_outsiders(crnr: Runner, files: dict[str, Path]) -> None:
     known = classified(crnr, files, "queries", "--reject", "0.05")
     rejected = [row for row in known if row["label"] == "unknown"]
     # 5 % of 400 are 20; three standard deviations of such a count are 13.
@@ -149,18 +147,18 @@ def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files: dict[str, Path
     assert sum(row["label"] == "unknown" for row in rejecting) > 40
 
 
-def test_a_stored_calibration_answers_alike_and_says_where_it_is_from(
+def test_stored_calibration_gives_the_same_answers_and_its_origin(
     crnr: Runner, files: dict[str, Path]
 ) -> None:
     stored = classified(crnr, files, "queries", "--reject", "0.05", gallery="calibrated")
-    assert all(row.pop("probability") for row in stored)  # which only a stored calibration brings by itself
+    assert all(row.pop("probability") for row in stored)  # which needs a stored calibration
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
     assert about["calibration"] == ("400 examples, classified with 1/20 of the gallery held out at a time")
     assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
 
-def test_classify_says_when_it_rejects(crnr: Runner, files: dict[str, Path]) -> None:
+def test_classify_prints_the_rejection_rule(crnr: Runner, files: dict[str, Path]) -> None:
     command = ["classify", str(files["strangers"]), "-g", str(files["calibrated"]), "--reject", "0.05"]
     result = crnr(*command)
     assert result.exit == 0

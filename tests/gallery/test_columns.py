@@ -32,7 +32,7 @@ def in_lists(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
 
 
 def as_loaded(rows: list[tuple[str, int, str, Stamp]]) -> SampleTable:
-    """As of a gallery's file: every column is encoded."""
+    """Return a table like a loaded one: every column is encoded."""
     table = in_lists(rows)
     sizes, times = np.array(table.stamps, dtype=np.int64).T
     index = np.array([number for _, number, _, _ in rows])
@@ -73,7 +73,7 @@ def test_no_tables_make_an_empty_one() -> None:
 
 
 @pytest.mark.usefixtures("undecoded")
-def test_what_is_encoded_is_not_decoded_to_be_taken_joined_or_stored() -> None:
+def test_encoded_columns_are_taken_joined_and_stored_without_decoding() -> None:
     table = as_loaded([("a", 0, "0" * 64, Stamp(1, 2)), ("b", 1, "1" * 64, Stamp(3, 4))])
     assert table.take([0, 1]) is table  # not even copied
     both = replace(table, labels=[]) + SampleTable(["c"], [], ["2" * 64], [Stamp(5, 6)])
@@ -105,7 +105,7 @@ def test_a_column_may_be_unknown_as_a_whole_alone() -> None:
         stamped + table  # half of the stamps would be unknown
 
 
-def test_numbers_of_another_type_become_those_of_a_gallery() -> None:
+def test_stamps_of_another_type_become_int64() -> None:
     sizes, times = to_numbers(LazyStamps(np.array([1, 2], ">i4"), np.array([3, 4], ">i8")))
     assert sizes.dtype == times.dtype == np.dtype(np.int64)
     assert (sizes.tolist(), times.tolist()) == ([1, 2], [3, 4])

@@ -26,7 +26,7 @@ def hashes(samples: Samples) -> list[str]:
     return [str(i) for i in range(len(samples.vectors))]
 
 
-def test_the_labels_are_those_of_scikit_learn() -> None:
+def test_cross_validated_labels_match_scikit_learn() -> None:
     samples = made(per_class=20)
     folds = Folds.of(samples, hashes(samples))
     found = cross_validated_residuals(samples, make_method("nn", {}), folds).argmin(axis=1)
@@ -37,7 +37,7 @@ def test_the_labels_are_those_of_scikit_learn() -> None:
     assert 0 < (found != samples.class_index).sum() < len(found)
 
 
-def test_those_who_are_distrusted_are_answered_but_do_not_answer() -> None:
+def test_distrusted_samples_are_classified_but_never_used() -> None:
     samples, method = made(), make_method("crnr", {})
     folds = Folds.of(samples, hashes(samples))
     distrusted = np.arange(len(samples.vectors)) % 5 == 0

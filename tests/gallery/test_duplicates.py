@@ -19,7 +19,7 @@ from crnr_cli.gallery.duplicates import Looks, find_exact_copies, find_near_pair
 
 
 def photo(seed: int) -> Image.Image:
-    """Something with large and small shapes, as photographs have."""
+    """Return something with large and small shapes, as photographs have."""
     noise = np.random.default_rng(seed).normal(size=(90, 120))
     shapes = gaussian_filter(noise, 12) / 0.023 + gaussian_filter(noise[::-1], 3) / 0.1
     return Image.fromarray(np.clip(128 + 40 * shapes, 0, 255).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""The gallery file: what is saved comes back, and what was tampered with does not."""
+"""The gallery file: a saved gallery loads unchanged, a changed one does not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("factor", ["dense", "low-rank"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_what_is_saved_comes_back(tmp_path: Path, factor: str, dtype: str) -> None:
+def test_saved_gallery_loads_unchanged(tmp_path: Path, factor: str, dtype: str) -> None:
     saved = small_gallery(factor, dtype)
     save_gallery(saved, tmp_path / "g.h5")
     loaded = load_gallery(tmp_path / "g.h5")
@@ -70,7 +70,7 @@ def test_the_same_gallery_is_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
-def test_missing_gallery_says_how_to_make_it(tmp_path: Path) -> None:
+def test_missing_gallery_error_names_build(tmp_path: Path) -> None:
     with pytest.raises(GalleryError, match=r"g\.h5: no such gallery; create it with `crnr build"):
         load_gallery(tmp_path / "g.h5")
 
@@ -81,7 +81,7 @@ def test_foreign_hdf5_is_refused(tmp_path: Path) -> None:
         load_gallery(tmp_path / "x.h5")
 
 
-def test_what_is_not_hdf5_is_refused(tmp_path: Path) -> None:
+def test_load_gallery_refuses_files_other_than_hdf5(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_text("hello")
     with pytest.raises(GalleryError, match=r"x\.h5: not a gallery; create one with `crnr build`"):
         load_gallery(tmp_path / "x.h5")
@@ -96,14 +96,14 @@ def test_a_newer_format_is_refused_by_name(path: Path) -> None:
         load_gallery(path)
 
 
-def test_one_changed_number_is_found(path: Path) -> None:
+def test_load_gallery_finds_a_changed_number(path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["samples/vectors"][4, 2] += 1e-6
     with pytest.raises(GalleryError, match="damaged"):
         load_gallery(path)
 
 
-def test_one_changed_parameter_is_found(path: Path) -> None:
+def test_load_gallery_finds_a_changed_parameter(path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file.attrs["lam"] = 0.2
     with pytest.raises(GalleryError, match="damaged"):

@@ -53,7 +53,7 @@ def test_steps_of_version_1_open_for_ever(crnr: Runner) -> None:
     assert (about["format_version"], about["power"], about["pca"], about["n_inputs"]) == (1, 0.5, 5, 12)
 
 
-def test_a_step_that_this_crnr_does_not_know_is_refused(crnr: Runner) -> None:
+def test_load_gallery_refuses_an_unknown_step(crnr: Runner) -> None:
     """Without its step a gallery of a later crnr would give wrong answers."""
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz", "--power", "0.5", "-q")
@@ -76,8 +76,8 @@ def test_labels_of_an_unknown_type_are_refused(crnr: Runner, label_type: object)
         load_gallery(Path("gallery.h5"))
 
 
-def test_the_checksum_is_the_documented_one(crnr: Runner) -> None:
-    """Computed here from docs/gallery-format.md alone."""
+def test_checksum_of_a_gallery_matches_the_documentation(crnr: Runner) -> None:
+    """Computed here from docs/reference/gallery-format.md alone."""
     digest = hashlib.sha256()
 
     def take(path: str, value: object) -> None:
@@ -120,7 +120,7 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
 
 def rehash(path: Path) -> None:
-    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    """Give an altered gallery the right checksum, as an attacker would."""
     from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
@@ -181,7 +181,7 @@ def test_an_inconsistent_gallery_with_a_right_checksum_is_refused(crnr: Runner, 
 
 
 def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
-    """By themselves: the state of procrc would give an answer for them."""
+    """Separately: the state of procrc would give an answer for them."""
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz", "--method", "procrc")
     with h5py.File("gallery.h5", "r+") as file:

@@ -56,7 +56,7 @@ def labels(crnr: Runner, gallery: str, *options: str) -> list[str]:
 
 
 @each_kind
-def test_build_and_info_say_how_much_the_index_finds(tables: Runner, kind: str) -> None:
+def test_build_and_info_print_the_recall_of_the_index(tables: Runner, kind: str) -> None:
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 12, "--index", kind)
     assert (result.exit, result.out) == (0, "")
     assert "vectors of length 16, method crnr, index with " in result.err
@@ -83,7 +83,7 @@ def test_exact_galleries_have_no_index(tables: Runner) -> None:
 
 
 @each_kind
-def test_labels_are_those_of_the_exact_search(tables: Runner, kind: str) -> None:
+def test_index_gives_the_labels_of_the_exact_search(tables: Runner, kind: str) -> None:
     built(tables, kind)
     built(tables, "exact")
     one = labels(tables, f"{kind}.h5", "--jobs", "1")
@@ -130,7 +130,7 @@ def test_explain_agrees_with_classify(tables: Runner, kind: str) -> None:
 
 @each_kind
 def test_calibrate_and_reject(tables: Runner, kind: str) -> None:
-    """The samples that are held out are searched exactly, so that the calibration is that of exact search."""
+    """Held-out samples are searched exactly, so the calibration is the same as with exact search."""
     stored = [load_gallery(built(tables, one, "--calibrate")).calibration for one in (kind, "exact")]
     assert stored[0] is not None
     assert stored[1] is not None
@@ -214,7 +214,7 @@ def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPa
     assert result.err == f"error: {errors.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
 
 
-def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
+def test_index_notes_report_labels_that_differ_from_the_exact_search() -> None:
     low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
     (note,) = fit.index_notes(low)
     assert note.text == (
@@ -225,7 +225,7 @@ def test_labels_that_are_not_those_of_the_exact_search_are_noted() -> None:
 
 
 @pytest.mark.parametrize("key", ["index_measured", "index_measured.3"])
-def test_shares_that_are_none_are_refused_without_an_index_too(tables: Runner, key: str) -> None:
+def test_invalid_index_measurements_are_refused_without_an_index(tables: Runner, key: str) -> None:
     gallery = load_gallery(built(tables, "exact"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(gallery), "gives_residuals", lambda self: True)

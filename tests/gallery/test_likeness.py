@@ -24,18 +24,18 @@ def test_the_hash_is_the_sign_of_the_lowest_frequencies() -> None:
         assert (bits.reshape(8, 8) > 0).tolist() == (low > np.median(low)).tolist()
 
 
-def test_correlation_is_that_of_numpy() -> None:
+def test_correlation_matches_numpy() -> None:
     one, other = images(), images()[::-1]
     expected = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(one, other, strict=True)]
     np.testing.assert_allclose(correlation(one, other), expected, atol=1e-6)
 
 
-def test_brightness_and_contrast_do_not_matter() -> None:
+def test_likeness_ignores_brightness_and_contrast() -> None:
     dark = (images() // 2 + 20).astype(np.uint8)
     assert (likeness(images(), dark) > 0.999).all()
 
 
-def test_what_was_cut_off_is_found() -> None:
+def test_likeness_finds_a_cut_copy() -> None:
     """An image cut by 1/32 of its width at one side, and stretched again by plain interpolation."""
     x = np.linspace(0, 1, 32)
     whole = 128 + 100 * np.sin(40 * x[:, None] + 9 * x) * np.cos(35 * x)

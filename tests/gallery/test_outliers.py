@@ -49,7 +49,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("per_class", [1, 2])
-def test_what_looks_like_no_class_comes_first(per_class: int) -> None:
+def test_samples_unlike_any_class_come_first(per_class: int) -> None:
     """Even if there is one of its kind in every class, or two."""
     rng = np.random.default_rng(4)
     centers, stranger = rng.normal(size=(5, 40)), rng.normal(size=40)

@@ -89,7 +89,7 @@ def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None
     assert outcome.err.count("... and 2 more\n") == 2
 
 
-def test_what_is_left_out_is_looked_at_once(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_samples_are_checked_once(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not again with every batch, which takes hours if many files are no images."""
     make_images(crnr.here / "gallery")
     for i in range(100):

@@ -1,4 +1,4 @@
-"""Patterns of names, against those of Python and of a shell."""
+"""Patterns of names, compared with Python and a shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ patterns = st.text("ab.*?[]!-", min_size=1, max_size=6).filter(lambda text: "**"
 
 
 @given(names, patterns)
-def test_a_pattern_of_classes_is_that_of_fnmatch(known: list[str], pattern: str) -> None:
+def test_class_patterns_match_like_fnmatch(known: list[str], pattern: str) -> None:
     expected = {pattern} if pattern in known else {name for name in known if fnmatchcase(name, pattern)}
     if expected:
         assert select_names(PATH, "class", [pattern], known)[0] == expected
@@ -32,7 +32,7 @@ paths = st.lists(st.text("ab./", min_size=1, max_size=6), min_size=1, max_size=6
 
 
 @given(paths, st.text("ab./*?", min_size=1, max_size=6).filter(lambda text: "**" not in text))
-def test_a_pattern_of_samples_is_one_of_each_folder(known: list[str], pattern: str) -> None:
+def test_sample_patterns_match_folder_by_folder(known: list[str], pattern: str) -> None:
     parts = pattern.split("/")
     expected = {
         name
@@ -60,7 +60,7 @@ def test_a_pattern_of_samples_is_one_of_each_folder(known: list[str], pattern: s
         "g/*",
     ],
 )
-def test_a_pattern_of_samples_is_that_of_bash(pattern: str, tmp_path: Path) -> None:
+def test_sample_patterns_match_like_bash(pattern: str, tmp_path: Path) -> None:
     known = ["g/0.png", "g/ab/1.png", "g/ab/2.png", "g/ac/1.png", "g/ac/2.jpg", "g/deep/ad/1.png"]
     for name in known:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_name() -> None:
     assert [note.text for note in notes] == ["a?.png matches 1 example", "? matches 1 example"]
 
 
-def test_a_pattern_that_ends_too_early_says_so() -> None:
+def test_a_pattern_that_ends_too_early_suggests_a_longer_one() -> None:
     with pytest.raises(
         DataError, match=r"no example matches a/\*; \* ends at a slash, and a/\*\* matches 2$"
     ):

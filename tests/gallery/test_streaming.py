@@ -62,7 +62,7 @@ def in_memory(reading: Reading) -> FittedGallery:
 @pytest.mark.parametrize("order", ["as it comes", "sorted by class"])
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("steps", [(), (Power.of(0.5),)], ids=["plain", "power"])
-def test_it_is_the_gallery_that_is_built_in_memory(
+def test_streamed_gallery_equals_the_gallery_built_in_memory(
     here: Path, dtype: str, order: str, jobs: int, steps: tuple[Power, ...]
 ) -> None:
     values, labels = features()
@@ -124,7 +124,7 @@ def test_without_any_usable_sample_there_is_no_gallery(here: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [(), (Power.of(0.5),)], ids=["plain", "power"])
-def test_pca_of_blocks_is_that_of_the_whole(here: Path, before: tuple[Power, ...]) -> None:
+def test_pca_of_blocks_equals_pca_of_all_samples(here: Path, before: tuple[Power, ...]) -> None:
     values, labels = features()
     values[5] = 0
     values += 3  # a mean that must not spoil the covariance
@@ -133,7 +133,7 @@ def test_pca_of_blocks_is_that_of_the_whole(here: Path, before: tuple[Power, ...
     reading = Reading(steps=(*before, Pca.of(4)), dtype="float64")
     found, expected = built(reading), in_memory(reading)
     axes, expected_axes = (gallery.recipe.steps[-1].axes for gallery in (found, expected))  # type: ignore[attr-defined]
-    # Each axis by itself: its sign does not matter.
+    # Each axis separately: its sign does not matter.
     np.testing.assert_allclose(np.abs((axes * expected_axes).sum(axis=0)), 1, atol=1e-9)
     queries = np.eye(4)
     signs = np.sign((axes * expected_axes).sum(axis=0))
@@ -187,7 +187,9 @@ def test_a_write_of_some_bytes_is_continued(here: Path, monkeypatch: pytest.Monk
 
 @settings(max_examples=30)
 @given(order=st.permutations(range(12)), cut=st.integers(0, 12))
-def test_rows_in_any_order(tmp_path_factory: pytest.TempPathFactory, order: list[int], cut: int) -> None:
+def test_placed_rows_are_written_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, order: list[int], cut: int
+) -> None:
     rows = np.arange(36, dtype=np.float32).reshape(12, 3)
     path = tmp_path_factory.mktemp("rows") / "rows.h5"
     with path.open("wb+", buffering=0) as file, h5py.File(file, "w") as content:

@@ -17,7 +17,7 @@ from helpers.samples import make_features, make_images
 
 @pytest.mark.parametrize("parts", [(), ("--parts", "2x2")], ids=["whole", "parts"])
 @pytest.mark.parametrize("method", ["crnr", "src", "nrc"])
-def test_they_are_those_that_explain_shows(crnr: Runner, method: str, parts: tuple[str, ...]) -> None:
+def test_strongest_samples_match_explain(crnr: Runner, method: str, parts: tuple[str, ...]) -> None:
     make_images(crnr.here / "gallery", per_class=6)
     make_images(crnr.here / "queries", per_class=2, first=10)
     assert crnr("build", "gallery", "--method", method, *parts, "-q").exit == 0
@@ -34,7 +34,7 @@ def test_they_are_those_that_explain_shows(crnr: Runner, method: str, parts: tup
 
 
 @pytest.mark.parametrize("method", ["nn", "nsc"])
-def test_without_weights_they_are_the_nearest(crnr: Runner, method: str) -> None:
+def test_strongest_samples_without_weights_are_the_nearest(crnr: Runner, method: str) -> None:
     make_features(crnr.here / "g.npz", per_class=7)
     assert crnr("build", "g.npz", "--method", method, "-q").exit == 0
     gallery = load_gallery(Path("gallery.h5"))

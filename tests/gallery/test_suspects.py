@@ -1,4 +1,4 @@
-"""Labels that look wrong come first in the ranking, and what is said about classes is counted right."""
+"""Labels that look wrong come first in the ranking, and the counts of classes are right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crnr_cli.methods import Samples, make_method
 
 
 def digits(wrong: float, seed: int, per_class: int = 60) -> tuple[Samples, np.ndarray, np.ndarray]:
-    """Samples with some wrong labels, which these are, and the true classes."""
+    """Return samples with some wrong labels, which these are, and the true classes."""
     pixels, truth = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     rows = np.concatenate([rng.permutation(np.flatnonzero(truth == k))[:per_class] for k in range(10)])
@@ -41,7 +41,7 @@ def answered(samples: Samples) -> np.ndarray:
 
 
 @pytest.mark.parametrize("wrong", [0.05, 0.1, 0.2])
-def test_the_ranking_is_at_least_as_good_as_that_of_cleanlab(wrong: float) -> None:
+def test_suspects_rank_at_least_as_well_as_cleanlab(wrong: float) -> None:
     ours, theirs = [], []
     for seed in range(2):
         samples, is_wrong, _ = digits(wrong, seed)
@@ -59,7 +59,7 @@ def test_the_ranking_is_at_least_as_good_as_that_of_cleanlab(wrong: float) -> No
     assert np.mean(ours) > 0.9
 
 
-def test_those_listed_are_wrong_and_the_suggestion_is_right() -> None:
+def test_listed_suspects_are_wrong_and_suggestions_right() -> None:
     samples, is_wrong, truth = digits(0.1, 0)
     found = find_suspects(answered(samples), samples, False)
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)

@@ -26,7 +26,7 @@ FLAGS = (
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Any]:
-    """Skips the test, and says why, where there is no Chromium."""
+    """Skips the test, with the reason, where there is no Chromium."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
@@ -62,7 +62,7 @@ def no_complaint(browser: Any) -> bool:
 
 
 def requests(browser: Any) -> list[str]:
-    """What was asked for since the page was opened, except what is in the page itself."""
+    """Return the requests since the page was opened, except for data in the page itself."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [url for url in urls if not url.startswith(("data:", "blob:"))]
@@ -81,14 +81,14 @@ look();
 
 
 def click(browser: Any, element: Any) -> None:
-    """Where it is when the page has come to rest: on a slow machine, it may still be laid out."""
+    """Click when the page has come to rest: on a slow machine, it may still be laid out."""
     browser.execute_script("arguments[0].scrollIntoView({block: 'nearest'})", element)
     browser.execute_async_script(_AT_REST, element)
     element.click()
 
 
 def eventually(found: Callable[[], Any], expected: Any) -> None:
-    """A browser on a busy machine may take a moment to show what a click has changed."""
+    """Wait until a browser on a busy machine shows the effect of a click."""
     deadline = time.monotonic() + 60
     while (value := found()) != expected and time.monotonic() < deadline:
         time.sleep(0.05)

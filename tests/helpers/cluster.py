@@ -40,7 +40,7 @@ def count_calls(shared: dict[str, int], item: int) -> tuple[int, int]:
 
 
 def killer(cluster: Cluster, step: str) -> tuple[list[int], Progress]:
-    """A progress that kills one of the workers in the middle of the step, and whom it killed."""
+    """Return a progress that kills one of the workers in the middle of the step, and whom it killed."""
     cluster._client.wait_for_workers(2, timeout=60)  # another test may have killed one
     workers = cluster._client.run(os.getpid)
     assert len(set(workers.values()) - {os.getpid()}) == 2

@@ -53,7 +53,7 @@ def bytes_changed(data: bytes, chance: Random) -> bytes:
 
 
 def zip_changed(data: bytes, chance: Random) -> bytes:
-    """An npz with a member changed before it is packed, with the right checksum."""
+    """Return an npz with a member changed before it is packed, with the right checksum."""
     members = dict(_members(data))
     name = chance.choice(list(members))
     match chance.randrange(8):
@@ -110,7 +110,7 @@ _NPY_HEADERS = (
 
 
 def npy_changed(member: bytes, chance: Random) -> bytes:
-    """An array with another header of the right length; sometimes its values fit it."""
+    """Return an array with another header of the right length; sometimes its values fit it."""
     length = int.from_bytes(member[8:10], "little")
     header, values = member[10 : 10 + length].decode("latin-1"), member[10 + length :]
     for _ in range(chance.choice((1, 1, 2))):
@@ -124,7 +124,7 @@ def npy_changed(member: bytes, chance: Random) -> bytes:
 
 
 def png_changed(data: bytes, chance: Random) -> bytes:
-    """A PNG with a chunk changed, in the pixels after they are unpacked, and with the right checksums."""
+    """Return a PNG with a chunk or unpacked pixels changed, and with the right checksums."""
     chunks = list(_chunks(data))
     at = chance.randrange(len(chunks))
     kind, content = chunks[at]
@@ -161,7 +161,7 @@ def _chunks(data: bytes) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def tiff_changed(data: bytes, chance: Random) -> bytes:
-    """A TIFF with an entry of its directory changed."""
+    """Return a TIFF with an entry of its directory changed."""
     changed = bytearray(data)
     (directory,) = struct.unpack_from("<I", data, 4)
     (count,) = struct.unpack_from("<H", data, directory)
@@ -184,7 +184,7 @@ def tiff_changed(data: bytes, chance: Random) -> bytes:
 
 
 def mat_changed(data: bytes, chance: Random) -> bytes:
-    """A MATLAB file with an element changed, before it is packed if it is packed."""
+    """Return a MATLAB file with an element changed, before it is packed if it is packed."""
     elements, at = [], 128
     while at + 8 <= len(data):
         kind, length = struct.unpack_from("<II", data, at)
@@ -202,7 +202,7 @@ def mat_changed(data: bytes, chance: Random) -> bytes:
 
 
 def _numbers_changed(data: bytes, chance: Random) -> bytes:
-    """Numbers of four bytes, such as types, lengths and dimensions, changed in place; or any bytes."""
+    """Return numbers of four bytes, such as types, lengths and dimensions, changed in place; or any bytes."""
     if chance.random() < 0.3:
         return bytes_changed(data, chance)
     changed = bytearray(data)
@@ -233,7 +233,7 @@ _CELLS = (
 
 
 def csv_changed(data: bytes, chance: Random) -> bytes:
-    """A CSV with fields, rows or columns changed."""
+    """Return a CSV with fields, rows or columns changed."""
     rows = [line.split(b",") for line in data.split(b"\n")]
     for _ in range(chance.choice((1, 1, 2, 6))):
         row = chance.choice(rows)
@@ -303,7 +303,7 @@ def journal_changed(data: bytes, chance: Random) -> bytes:
 
 
 def protobuf_changed(data: bytes, chance: Random) -> bytes:
-    """A message, such as an ONNX model, with a field changed somewhere inside, and with the right lengths."""
+    """Return a message, such as an ONNX model, with a field changed inside, and the right lengths."""
     return _encoded(_field_changed(_decoded(data), chance))
 
 
@@ -311,7 +311,7 @@ Field = tuple[int, int, Any]  # number, wire type, and value: a number, bytes, o
 
 
 def _decoded(data: bytes) -> list[Field]:
-    """The fields of a message; ValueError if it is none."""
+    """Return the fields of a message; ValueError if it is not a message."""
     found: list[Field] = []
     at = 0
     while at < len(data):
@@ -403,7 +403,7 @@ _UNWRITABLE = (TypeError, ValueError, OSError, RuntimeError, KeyError, Attribute
 
 
 def hdf5_changed(data: bytes, chance: Random) -> bytes:
-    """An HDF5 file with a dataset, an attribute or a link replaced."""
+    """Return an HDF5 file with a dataset, an attribute or a link replaced."""
     with h5py.File(h5py.h5f.open_file_image(data, h5py.h5f.ACC_RDWR)) as file:
         _some_objects_changed(file, chance)
         file.flush()
@@ -412,10 +412,10 @@ def hdf5_changed(data: bytes, chance: Random) -> bytes:
 
 
 def gallery_changed(data: bytes, chance: Random) -> bytes:
-    """A gallery with something replaced, whose checksum is right all the same."""
+    """Return a gallery with something replaced, whose checksum is right all the same."""
     with h5py.File(h5py.h5f.open_file_image(data, h5py.h5f.ACC_RDWR)) as file:
         _some_objects_changed(file, chance)
-        with contextlib.suppress(*_UNWRITABLE):  # what cannot be read has no checksum
+        with contextlib.suppress(*_UNWRITABLE):  # an unreadable file has no checksum
             file.attrs["sha256"] = np.bytes_(gallery_checksum(file))
         file.flush()
         image: bytes = file.id.get_file_image()
@@ -424,13 +424,13 @@ def gallery_changed(data: bytes, chance: Random) -> bytes:
 
 def _some_objects_changed(file: h5py.File, chance: Random) -> None:
     for _ in range(chance.choice((1, 1, 2))):
-        # What HDF5 does not write is left as far as it got.
+        # If HDF5 fails to write, the file stays as it is.
         with contextlib.suppress(*_UNWRITABLE), np.errstate(all="ignore"):
             _object_changed(file, chance)
 
 
 def gallery_checksum(file: h5py.File) -> str:
-    """As docs/gallery-format.md says: over all attributes but this one, and then all datasets, by path."""
+    """Return the documented checksum: over all attributes but this one, then all datasets."""
     attributes, datasets = [], []
 
     def visit(name: str, item: Any) -> None:
@@ -565,7 +565,7 @@ def _dataset_changed(file: h5py.File, path: str, chance: Random) -> None:
             )
     del file[path]
     file.create_dataset(path, data=values, **options)
-    if options and chance.random() < 0.5:  # what is packed is damaged
+    if options and chance.random() < 0.5:  # the packed values are damaged
         dataset = file[path]
         mask, packed = dataset.id.read_direct_chunk((0,) * dataset.ndim)
         dataset.id.write_direct_chunk((0,) * dataset.ndim, bytes_changed(packed, chance), mask)

@@ -1,4 +1,4 @@
-"""Helpers for the tests of faults: a runner that records what crnr prints, and the page docs/faults.md."""
+"""Helpers for the tests of faults: a runner that records all output, and the page of errors."""
 
 from __future__ import annotations
 
@@ -13,17 +13,44 @@ from helpers.runner import Outcome, Runner, read_rows, rows
 from helpers.samples import draw_image
 
 FOLDER = TESTS / "faults"
-PAGE = DOCS / "faults.md"
+PAGE = DOCS / "reference" / "errors.md"
 INTRODUCTION = """\
-# What goes wrong, and what crnr does
+# Errors and edge cases
 
 If a query cannot be used, its row has no label, its `status` gives the reason, the run continues, and the
 exit code is 3. If a gallery, a source of a gallery or an option cannot be used, crnr prints one line on
-stderr and exits with 1 or 2. Existing files are never lost. `--strict` stops at the first input that has to
-be skipped, and `--max-failure-rate` stops when too many have to be skipped.
+stderr and exits with 1 or 2. Existing files are never lost. `--strict` stops at the first file that cannot be
+used, and `--max-failure-rate` stops when too many fail. [Status values](output.md#status-values) lists causes
+and remedies.
 
-This page is generated: the tests in `tests/faults` write it from what crnr does in them. Do not edit it.
+This page is generated: the tests in `tests/faults` write it from the output of crnr. Do not edit it.
+
+## Index by symptom
 """
+# What a reader looks for, and the sections about it.
+SYMPTOMS = {
+    "Answers look wrong or are missing": (1, 3, 17, 18, 19, 20, 21, 42),
+    "An image cannot be read": (10, 11, 12, 13, 14, 15, 16, 30),
+    "Files or folders are left out, or found twice": (9, 30, 31, 32, 39, 43),
+    "A class or file has a strange name": (4, 5, 6, 7),
+    "A gallery is refused": (2, 4, 22, 27, 28, 29, 41),
+    "A feature file is refused": (22, 23, 24, 25, 26, 29),
+    "An output cannot be written": (33, 34, 37, 38),
+    "A run was stopped": (35, 36, 40),
+    "crnr runs in cron, without a network or with little memory": (8, 41, 44),
+}
+STATUSES = (
+    "zero_norm",
+    "not_image",
+    "empty_file",
+    "truncated",
+    "decode_error",
+    "too_large",
+    "non_finite",
+    "unreadable",
+    "vanished",
+    "not_regular",
+)
 # Text that differs between machines, and is left out of the page.
 VARYING = re.compile(r"; \d+\.\d s, \d+\.\d MB| \(\d+ bytes not processed\)")
 
@@ -97,7 +124,7 @@ def _ascii_only(text: str) -> str:
 def written_sections() -> dict[int, str]:
     """The current sections of the page, by number."""
     text = PAGE.read_text() if PAGE.exists() else ""
-    parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^(?=## \d+\. )", text, flags=re.MULTILINE)[1:]
     last = len(parts) - 1
     return {
         int(part[3:].split(".")[0]): part if i == last else part.removesuffix("\n")
@@ -108,7 +135,29 @@ def written_sections() -> dict[int, str]:
 def write_section(number: int, section: str) -> None:
     """Put one section into the page, in the order of numbers."""
     sections = written_sections() | {number: section}
-    PAGE.write_text("\n".join([INTRODUCTION, *(sections[n] for n in sorted(sections))]))
+    PAGE.write_text("\n".join([make_head(sections), *(sections[n] for n in sorted(sections))]))
+
+
+def make_head(sections: Mapping[int, str]) -> str:
+    """Return the introduction and the index, with links to the sections that exist."""
+    status_lines = []
+    for status in STATUSES:
+        found = [n for n, text in sections.items() if re.search(f": {status}(,|$)", text, re.MULTILINE)]
+        links = ", ".join(_link(sections[number]) for number in sorted(found))
+        status_lines.append(f"| `{status}` | {links} |")
+    symptom_lines = []
+    for symptom, numbers in SYMPTOMS.items():
+        links = [f"- {_link(sections[number])}" for number in numbers if number in sections]
+        symptom_lines += [f"### {symptom}", "", *links, ""]
+    table = ["### A row has a status", "", "| status | sections |", "|---|---|", *status_lines, ""]
+    return "\n".join([INTRODUCTION, *table, *symptom_lines])
+
+
+def _link(section: str) -> str:
+    """Return a link to a section, whose anchor is its heading as forges and Sphinx make it."""
+    heading = section.partition("\n")[0].removeprefix("## ")
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return f"[{heading}](#{anchor})"
 
 
 def make_queries(folder: str = "queries") -> Path:

@@ -55,7 +55,7 @@ class Kind:
     whole_way: Callable[[Path], object] | None = None  # if `open` is only what a process of its own does
 
     def made(self) -> bytes:
-        """The bytes of a sound file, which opens."""
+        """Return the bytes of a sound file, which opens."""
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             path = Path(f"whole{self.suffix}")
             self.make(path)
@@ -89,7 +89,7 @@ def make_hdf5(path: Path, *, text: bool = False, **storage: object) -> None:
 
 
 def make_mat73(path: Path) -> None:
-    """As MATLAB writes them: HDF5 after 512 bytes, with text in cells of UTF-16."""
+    """Write like MATLAB: HDF5 after 512 bytes, with text in cells of UTF-16."""
     with h5py.File(path, "w", userblock_size=512) as file:
         file["features"] = np.random.default_rng(0).random((5, 12))
         file["features"].attrs["MATLAB_class"] = np.bytes_("double")
@@ -134,7 +134,7 @@ def make_npy_labels(path: Path) -> None:
 
 
 def open_npy_labels(path: Path) -> object:
-    """As the labels of sound features."""
+    """Open the file as the labels of sound features."""
     make_npy(path.with_name("features.npy"))
     file = FeatureFile.open(path.with_name("features.npy"), Keys(labels=path.stem))
     assert file.labels is not None
@@ -167,7 +167,7 @@ def make_json_lines(path: Path) -> None:
 
 
 def make_extracted(path: Path) -> None:
-    """What `crnr extract` writes, with all datasets that it can have."""
+    """Write a file like `crnr extract`, with all possible datasets."""
     for name in ("ant", "bee/of/honey", "loose"):
         Path("photos", name).mkdir(parents=True)
         for number in range(2):
@@ -178,7 +178,7 @@ def make_extracted(path: Path) -> None:
 
 
 def open_extracted(path: Path) -> object:
-    """Open it as build does, and read everything that it says about its rows."""
+    """Open it as build does, and read all facts about its rows."""
     source = open_tables([path], Keys()).with_classes(["loose"])
     recipe = recipe_of(source)
     for batch in source.read_batches(source.spans(5), None, DecoderPool(1)):
@@ -191,7 +191,7 @@ def open_extracted(path: Path) -> object:
 
 
 def open_mat_here(path: Path) -> object:
-    """What the process that reads MATLAB files does, in this one. All its exceptions become messages."""
+    """Read a MATLAB file in this process; all exceptions become messages."""
     try:
         return matlab_process.read_variables(path, ["features", "labels", "paths"])
     except Exception as e:
@@ -231,7 +231,7 @@ BATCHES = [b"path,label\n", b"a,b\nc,d\n", b"e,f\n" * 40]
 
 
 def make_journal(path: Path) -> None:
-    """The journal that is left when a run is stopped after three batches."""
+    """Write the journal of a run that was stopped after three batches."""
     output = Path("run.csv")
     with contextlib.suppress(KeyboardInterrupt), resumable(output, IDENTITY, resume=False) as partial:
         for batch in BATCHES:
@@ -311,7 +311,7 @@ def make_config(path: Path) -> None:
         "std": std,
         "interpolation": "bicubic",
     }
-    # A reader looks for its own section, and takes the whole if there is none.
+    # A reader looks for its own section, or takes the whole file.
     path.write_text(json.dumps({"image_processor": processor, "pretrained_cfg": timm}, indent=1))
 
 

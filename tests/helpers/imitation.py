@@ -1,4 +1,4 @@
-"""Run crnr as if on macOS or Windows; `other_systems/sitecustomize.py` says what is different there."""
+"""Run crnr as if on macOS or Windows; `other_systems/sitecustomize.py` lists the differences."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ IMITATIONS = str(TESTS / "helpers" / "other_systems")
 
 
 def environment(system: str) -> dict[str, str]:
-    """Of a process, and of all that it starts."""
+    """Return the environment of a process and its children."""
     found = dict(os.environ)
     if system != LINUX:
         found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": IMITATIONS}
-    if system == WINDOWS:  # where streams have a code page, and files whatever the locale says
+    if system == WINDOWS:  # where streams have a code page, and files use the locale
         found |= {"PYTHONIOENCODING": "cp1252", "PYTHONWARNDEFAULTENCODING": "1"}
     return found
 
@@ -40,6 +40,6 @@ class On:
         return Runner(self.here).process(program=self.part_of_crnr(code), env=environment(self.system))
 
     def part_of_crnr(self, code: str) -> tuple[str, ...]:
-        """The program that runs code which is a part of crnr, as far as it can tell."""
+        """Return the program that runs code which is a part of crnr, as far as it can tell."""
         part = f"exec({code!r}, {{'__name__': 'crnr_cli.test', '__package__': 'crnr_cli'}})"
         return sys.executable, "-c", part

@@ -1,7 +1,7 @@
 """crnr extract that is killed when it keeps a batch; run as a process: WHEN, then crnr's arguments.
 
 WHEN is `before` a second batch is kept, `between` its values and its line in the journal, or `after` a batch.
-With `waits`, it says that it has begun, and waits for being killed.
+With `waits`, it reports its start, and waits to be killed.
 """
 
 from __future__ import annotations

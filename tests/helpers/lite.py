@@ -61,7 +61,7 @@ def tiny_state(stages: Any = LITE0, seed: int = 0) -> State:
 
 
 def tiny_weights() -> bytes:
-    """The weights of the tiny network, as PyTorch saves them."""
+    """Return the weights of the tiny network, as PyTorch saves them."""
     return weights_bytes({name: whole(name, values) for name, values in tiny_state().items()})
 
 

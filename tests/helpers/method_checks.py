@@ -35,7 +35,7 @@ def method_called(name: str) -> Method:
 def problem(
     sizes: tuple[int, ...] = SIZES, d: int = 24, m: int = 12, dtype: str = "float64", spread: float = 0.5
 ) -> tuple[Samples, Array, Array]:
-    """Samples around a centre for each class, and queries with their classes, as unit vectors."""
+    """Return samples around a centre for each class, and queries with their classes, as unit vectors."""
     rng = np.random.default_rng(7)
     centres = rng.normal(size=(len(sizes), d))
     labels = np.repeat(np.arange(len(sizes)), sizes)

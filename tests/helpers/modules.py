@@ -49,7 +49,7 @@ class Module:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The constants that are text, without those that stand by themselves, which nothing reads."""
+        """The constants that are text, without docstrings."""
         unread = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
         return [
             node.value

@@ -25,7 +25,7 @@ from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 
-# What one file may take, together with the processes that are started for it.
+# The limits for one file and the processes started for it.
 CPU_SECONDS = 5.0  # which others on the machine do not lengthen, as they do
 WALL_SECONDS = 20.0
 MEGABYTES = 1024
@@ -88,23 +88,23 @@ def open_table(path: Path) -> object:
     return None
 
 
-# What opens a file, and what must hold of a damaged one that opens all the same.
+# How to open a file, and a check for a damaged file that opens.
 OPEN: dict[str, Callable[[Path], object]] = {
     "gallery": open_gallery,
     "features": open_features,
     "image": open_image,
     "table": open_table,
 }
-CHECKSUMMED = {".png", ".npz"}  # and galleries: what opens at all is what it was
+CHECKSUMMED = {".png", ".npz"}  # and galleries: a file that opens is unchanged
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it has started and waited for."""
+    """Return the processor time of this process and its finished children."""
     return sum(os.times()[:4])
 
 
 def peak_megabytes() -> float:
-    """The most that this process, or one that it has started and waited for, ever held."""
+    """Return the peak memory of this process, or of a finished child."""
     import resource
 
     # Not getrusage's figure of ourselves, which begins with what the process that started us held.

@@ -47,7 +47,7 @@ def map_model(path: Path, shape: Shape) -> Path:
 
 
 def projection_model(path: Path, seed: int = 0, *, locations: tuple[str, ...] = ()) -> Path:
-    """A random projection of 8 x 8 pixels; each of these files, next to the model, has some weights of it."""
+    """Write a random projection of 8 x 8 pixels, with its weights in files next to the model."""
     weights = np.random.default_rng(seed).normal(size=(8, 192, 1)).astype(np.float32)
     tensors = [numpy_helper.from_array(column, f"w{i}") for i, column in enumerate(weights)]
     for tensor, location in zip(tensors, locations, strict=False):
@@ -68,7 +68,7 @@ def projection_model(path: Path, seed: int = 0, *, locations: tuple[str, ...] = 
 
 
 def make_external(tensor: Any, location: str) -> Any:
-    """The same tensor with its values in another file, which is not written."""
+    """Return the same tensor with its values in another file, which is not written."""
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)
@@ -100,7 +100,7 @@ def _token_nodes(image: str = "pixel_values") -> list[Any]:
 
 
 def _vector_nodes(output: str, plus: float, image: str = "pixel_values") -> list[Any]:
-    """The mean of the image per channel, plus a number by which the output can be recognised."""
+    """Return the mean of the image per channel, plus a number by which the output can be recognised."""
     return [
         helper.make_node("GlobalAveragePool", [image], [f"{output}_mean"]),
         helper.make_node("Constant", [], [f"{output}_plus"], value_float=float(plus)),
@@ -110,12 +110,12 @@ def _vector_nodes(output: str, plus: float, image: str = "pixel_values") -> list
 
 
 def tokens_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
-    """As optimum exports ViT and DINOv2."""
+    """Export like optimum for ViT and DINOv2."""
     return save_model(path, _token_nodes(), {"pixel_values": shape}, {"last_hidden_state": TOKENS})
 
 
 def pooler_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
-    """As optimum exports the vision part of CLIP and SigLIP: pooler_output is 200 plus the mean."""
+    """Export like optimum the vision part of CLIP and SigLIP: pooler_output is 200 plus the mean."""
     return save_model(
         path,
         [*_token_nodes(), *_vector_nodes("pooler_output", 200)],
@@ -125,7 +125,7 @@ def pooler_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
 
 
 def embeds_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
-    """As optimum exports CLIP's vision part with its projection: image_embeds is 300 plus the mean."""
+    """Export like optimum CLIP's vision part with its projection: image_embeds is 300 plus the mean."""
     return save_model(
         path,
         [*_token_nodes(), *_vector_nodes("pooler_output", 200), *_vector_nodes("image_embeds", 300)],
@@ -135,7 +135,7 @@ def embeds_export(path: Path, shape: Shape = PIXEL_VALUES) -> Path:
 
 
 def maps_export(path: Path, *, with_pooler: bool = True) -> Path:
-    """As optimum exports ResNet and ConvNext: maps, and their mean of 1 x 1, which is 200 plus it."""
+    """Export like optimum for ResNet and ConvNext: maps, and their mean of 1 x 1, which is 200 plus it."""
     nodes = [
         helper.make_node(
             "AveragePool",
@@ -155,7 +155,7 @@ def maps_export(path: Path, *, with_pooler: bool = True) -> Path:
 
 
 def timm_export(path: Path, size: int = 224) -> Path:
-    """As torch.onnx.export writes a network of timm or torchvision without its classifier."""
+    """Export like torch.onnx.export a network of timm or torchvision without its classifier."""
     return save_model(
         path,
         _vector_nodes("output", 0, "input"),
@@ -165,7 +165,7 @@ def timm_export(path: Path, size: int = 224) -> Path:
 
 
 def tensorflow_export(path: Path, shape: Shape) -> Path:
-    """As tf2onnx writes a network of Keras: the channels last, and its maps likewise."""
+    """Export like tf2onnx a network of Keras: the channels last, and its maps likewise."""
     nodes = [
         helper.make_node("Transpose", ["input_1"], ["first"], perm=[0, 3, 1, 2]),
         helper.make_node(
@@ -177,7 +177,7 @@ def tensorflow_export(path: Path, shape: Shape) -> Path:
 
 
 def whole_clip_export(path: Path) -> Path:
-    """As optimum exports CLIP with its text part: it needs both."""
+    """Export like optimum CLIP with its text part: it needs both."""
     nodes = [
         *_vector_nodes("image_embeds", 0),
         helper.make_node("Cast", ["input_ids"], ["ids"], to=TensorProto.FLOAT),

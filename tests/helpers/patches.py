@@ -15,7 +15,7 @@ from typing import Any
 from crnr_cli import errors
 from crnr_cli.gallery import queries
 from crnr_cli.images import pool
-from crnr_cli.system import cores, memory
+from crnr_cli.system import cores, memory, spares
 
 Patch = Callable[[object, str, object], None]
 
@@ -36,7 +36,7 @@ def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:
-    """How many batches each run of classify answers at once: the list grows with every run."""
+    """Return how many batches each run of classify answers at once: the list grows with every run."""
     counts: list[int] = []
 
     def counting(*arguments: Any) -> Any:
@@ -53,24 +53,26 @@ def set_free_bytes(free: int | None, patch: Patch) -> None:
 
 
 def use_decoder(command: Sequence[str], patch: Patch, seconds: float | None = None) -> None:
-    """Decode images by another program, and wait so many seconds for each."""
+    """Decode images by another program, and wait `seconds` for each."""
     patch(pool, "COMMAND", command)
     if seconds is not None:
         patch(pool, "SECONDS_PER_IMAGE", seconds)
 
 
 def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[bytes]]:
-    """The decoders as they are started, of which the first are killed at once: the list grows."""
-    launch = pool.DecoderPool._launch
+    """Return the decoders as they are started, of which the first are killed at once: the list grows."""
+    launch = pool.launch
     started: list[subprocess.Popen[bytes]] = []
 
-    def watched(decoders: pool.DecoderPool) -> subprocess.Popen[bytes]:
-        started.append(launch(decoders))
+    def watched(command: Sequence[str]) -> subprocess.Popen[bytes]:
+        started.append(launch(command))
         if len(started) <= kill_first:
             started[-1].kill()
         return started[-1]
 
-    patch(pool.DecoderPool, "_launch", watched)
+    patch(spares, "_idle", [])
+    patch(spares, "_blocks", 0)
+    patch(pool, "launch", watched)
     return started
 
 

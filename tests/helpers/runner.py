@@ -30,9 +30,9 @@ PROGRAM = typer.main.get_command(make_application())
 
 @functools.cache
 def declared_commands() -> dict[str, Any]:
-    """All commands as Typer knows them, by name; those of a group have its name first.
+    """Return all commands of Typer by name; commands of a group begin with its name.
 
-    Not those of `PROGRAM`: a command that has shown its help has changed the texts in it.
+    Not the options of `PROGRAM`: a command that has shown its help has changed the texts in it.
     """
     group = typer.main.get_command(make_application())
     assert isinstance(group, typer.core.TyperGroup)
@@ -91,7 +91,7 @@ class Runner:
         self.here = here
 
     def __call__(self, *arguments: object, stdin: bytes | str = b"", columns: int = 200) -> Outcome:
-        """Run a command in this process, on a screen of so many columns. A bug raises its exception."""
+        """Run a command in this process, on a screen of this width. A bug raises its exception."""
         environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
         with contextlib.chdir(self.here):
             return run_here([str(part) for part in arguments], stdin, environment)
@@ -110,12 +110,12 @@ class Runner:
 
     def bash(self, script: str, environment: Mapping[str, str] = os.environ) -> Outcome:
         """Run a script in which crnr is a command; any part of it that fails ends it."""
-        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # pip puts crnr beside Python
+        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # pip puts crnr next to Python
         command = ("bash", "-euo", "pipefail", "-c", script)
         return ended(self.start(program=command, env={**environment, "PATH": programs}))
 
     def files(self) -> set[str]:
-        """The names in the folder itself."""
+        """Return the names in the folder itself."""
         return {path.name for path in self.here.iterdir()}
 
 
@@ -126,7 +126,7 @@ def ended(process: subprocess.Popen[bytes]) -> Outcome:
 
 
 def helper_command(module: str) -> tuple[str, ...]:
-    """The program that runs a module of tests/helpers, in any folder."""
+    """Return the program that runs a module of tests/helpers, in any folder."""
     code = (
         f"import runpy, sys; sys.path.insert(0, {str(TESTS)!r}); "
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
@@ -135,12 +135,12 @@ def helper_command(module: str) -> tuple[str, ...]:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """The rows of a CSV."""
+    """Return the rows of a CSV."""
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
+    """Return the rows of a CSV file."""
     return rows(path.read_bytes().decode("utf-8", "surrogateescape"))
 
 

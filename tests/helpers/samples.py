@@ -34,13 +34,13 @@ def draw_image(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -
 
 
 def noise(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:
-    """A grey image of noise, the same for the same seed."""
+    """Return a grey image of noise, the same for the same seed."""
     values = np.random.default_rng(seed).integers(1, 256, (size[1], size[0]), dtype=np.uint8)
     return Image.fromarray(values)
 
 
 def save_turned(upright: Image.Image, path: Path, orientation: int, **options: Any) -> None:
-    """The image as a camera that was held another way stores it: turned, with the tag that says so."""
+    """Save an image turned, with the orientation tag of a camera that was held another way."""
     turn = TURNS[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation

@@ -34,7 +34,7 @@ def _for_matlab(values: Any) -> Any:
 
 
 def save_features(path: Path, features: Any, labels: Any = None) -> None:
-    """A table of features and one label per row, to a file of any kind."""
+    """Save a table of features and one label per row to a file of any kind."""
     match path.suffix:
         case ".npy":
             np.save(path, features)

@@ -28,7 +28,7 @@ STORAGES = {
 
 
 def _torch() -> dict[str, types.ModuleType]:
-    """What a pickle of tensors names."""
+    """Return the names in a pickle of tensors."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
     for name in (*STORAGES.values(), "BoolStorage"):
         setattr(torch, name, type(name, (), {"__module__": "torch"}))
@@ -82,7 +82,7 @@ class Call:
 
 
 def whole(key: str, numbers: Any) -> View:
-    """A tensor that is all of its block."""
+    """Return a tensor that is all of its block."""
     numbers = np.asarray(numbers)
     strides = tuple(int(np.prod(numbers.shape[i + 1 :])) for i in range(numbers.ndim))
     return View(Block(key, numbers.ravel()), 0, numbers.shape, strides)
@@ -105,7 +105,7 @@ def blocks_of(state: Mapping[Any, Any]) -> dict[str, Block]:
 
 
 def weights_bytes(state: Any, system: Any = SYSTEM, keys: Any = None, blocks: bytes | None = None) -> bytes:
-    """A file of weights: five pickles, and then the blocks. Bytes are taken for the pickle of the state."""
+    """Return a weights file: five pickles, then the blocks. Bytes stand for the state's pickle."""
     found = blocks_of(state) if isinstance(state, Mapping) else {}
     keys = sorted(found) if keys is None else keys
     parts = [pickled(part) for part in (MAGIC, VERSION, system, state, keys)]

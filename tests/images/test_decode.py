@@ -32,7 +32,7 @@ def status(path: Path, form: PixelRequest = AS_IT_IS) -> tuple[str, str]:
     return refused.value.status, refused.value.detail
 
 
-def test_grey_pixels_are_those_of_the_file(tmp_path: Path) -> None:
+def test_read_pixels_returns_the_grey_values_of_the_file(tmp_path: Path) -> None:
     seen = draw_image(0, 1, (5, 4))
     seen.save(tmp_path / "x.png")
     pixels = read_pixels(str(tmp_path / "x.png"), PixelRequest(None, with_hash=True))
@@ -62,7 +62,7 @@ def test_16_bits_stay_16_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values(color), np.repeat(ramp[:, :, None], 3, axis=2))
 
 
-def test_a_header_tells_the_size_as_seen(tmp_path: Path) -> None:
+def test_header_size_applies_the_orientation(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     draw_image(0, 1, (5, 4)).save(tmp_path / "x.png", exif=exif)
@@ -119,7 +119,7 @@ def test_a_tiff_whose_orientation_is_in_its_xmp_alone(tmp_path: Path) -> None:
 
 
 def test_a_large_jpeg_turned_on_its_side(tmp_path: Path) -> None:
-    """Decoded at a fraction of its size, and never at less than is asked for."""
+    """Decoded at a fraction of its size, and never below the requested size."""
     exif = Image.Exif()
     exif[0x0112] = 8
     draw_image(1, 1, (400, 80)).save(tmp_path / "x.jpg", exif=exif)
@@ -193,7 +193,7 @@ def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
         (ZeroDivisionError(), ("decode_error", "ZeroDivisionError")),
     ],
 )
-def test_whatever_a_decoder_raises(
+def test_read_pixels_turns_any_exception_into_a_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: tuple[str, str]
 ) -> None:
     draw_image(0, 1).save(tmp_path / "x.png")
@@ -268,7 +268,7 @@ RAMP = np.arange(0, 256, 17, dtype=np.uint8).reshape(4, 4)
         pytest.param(RAMP.astype("<f4") / 255, 1, 1 / 255, id="floats"),
     ],
 )
-def test_pixels_are_what_the_tags_of_a_tiff_say(
+def test_read_pixels_follows_the_tags_of_a_tiff(
     tmp_path: Path, stored: np.ndarray, photometric: int, factor: float
 ) -> None:
     save_tiff(tmp_path / "x.tif", stored, photometric)
@@ -291,7 +291,7 @@ def test_an_image_in_lab_is_seen_in_grey_and_in_colour(tmp_path: Path) -> None:
         )
 
 
-def test_the_central_part_has_the_shape_that_is_asked_for(tmp_path: Path) -> None:
+def test_central_part_has_the_requested_shape(tmp_path: Path) -> None:
     """Of 12 x 8 pixels the middle 8 x 8, and of these the middle half."""
     whole = np.arange(96, dtype=np.uint8).reshape(8, 12)
     Image.fromarray(whole).save(tmp_path / "x.png")

@@ -19,7 +19,7 @@ from helpers.samples import draw_image
 def test_a_decoder_process_answers_with_headers_and_then_the_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here in this process, to see what is said."""
+    """Here in this process, to see the messages."""
     draw_image(0, 1).save(tmp_path / "good.png")
     limits: list[PixelRequest] = []
     monkeypatch.setattr(

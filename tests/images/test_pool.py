@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,12 +12,13 @@ from crnr_cli.images import pool
 from crnr_cli.images.decode import read_pixels
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.system import spares
 from helpers.patches import use_decoder, watch_decoders
 from helpers.runner import helper_command
 from helpers.samples import draw_image, noise
 
 
-def test_answers_come_in_order_whoever_decodes_them(tmp_path: Path) -> None:
+def test_decoder_pool_returns_images_in_order(tmp_path: Path) -> None:
     paths = []
     for i in range(50):
         noise(i).save(tmp_path / f"{i}.png")
@@ -43,14 +43,16 @@ def test_pixels_without_limit(tmp_path: Path) -> None:
     assert isinstance(answer, Pixels)
 
 
-def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_a_reader_that_stops_early_leaves_no_process_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise(0).save(tmp_path / "0.png")
+    started = watch_decoders(monkeypatch.setattr)
     stream = DecoderPool(2).decode([str(tmp_path / "0.png")] * 2000, PixelRequest(None))
     next(stream)
     stream.close()
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
-    assert not [command for command in commands if b"decoder_process" in command]
+    assert started
+    assert all(decoder.returncode is not None for decoder in started)
 
 
 def test_a_reader_that_stops_early_starts_no_more_decoders(
@@ -129,3 +131,64 @@ def test_a_decoder_that_dies_inside_an_answer_loses_only_that_image(
     (answer,) = DecoderPool(1).decode(["x.png"], PixelRequest(None))
     assert isinstance(answer, SampleError)
     assert (answer.status, answer.detail) == ("decode_error", "the decoder ended (exit 0)")
+
+
+def test_a_decoder_is_kept_for_the_next_request_until_the_block_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise(0, (9, 7)).save(tmp_path / "0.png")
+    path = str(tmp_path / "0.png")
+    requests = [PixelRequest(None), PixelRequest((4, 4), max_pixels=100), PixelRequest(None, max_pixels=10)]
+    started = watch_decoders(monkeypatch.setattr)
+    with spares.kept():
+        with spares.kept():
+            first, second, third = [next(iter([*DecoderPool(1).decode([path], each)])) for each in requests]
+        assert started[0].poll() is None  # the outer block is still open
+    assert [first, second] == [read_pixels(path, request) for request in requests[:2]]
+    assert isinstance(third, SampleError)
+    assert third.status == "too_large"
+    assert [decoder.returncode is not None for decoder in started] == [True]
+
+
+def test_without_a_block_every_request_has_decoders_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise(0).save(tmp_path / "0.png")
+    started = watch_decoders(monkeypatch.setattr)
+    for _ in range(2):
+        list(DecoderPool(1).decode([str(tmp_path / "0.png")], PixelRequest(None)))
+    assert [decoder.returncode is not None for decoder in started] == [True, True]
+
+
+def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        noise(ord(name)).save(tmp_path / name / "x.png")
+    started = watch_decoders(monkeypatch.setattr)
+
+    def decode() -> list[pool.Decoded]:
+        return list(DecoderPool(1).decode(["x.png"], PixelRequest(None)))
+
+    with spares.kept():
+        monkeypatch.chdir(tmp_path / "a")
+        first = decode()
+        started[-1].kill()
+        started[-1].wait()
+        again = decode()
+        monkeypatch.chdir(tmp_path / "b")
+        other = decode()
+    assert first == again == [read_pixels(str(tmp_path / "a" / "x.png"), PixelRequest(None))]
+    assert other == [read_pixels(str(tmp_path / "b" / "x.png"), PixelRequest(None))]
+    assert len(started) == 3
+
+
+def test_a_decoder_started_early_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise(0).save(tmp_path / "0.png")
+    started = watch_decoders(monkeypatch.setattr)
+    with spares.kept():
+        decoders = DecoderPool(1)
+        decoders.start_early()
+        assert len(list(decoders.decode([str(tmp_path / "0.png")], PixelRequest(None)))) == 1
+    assert len(started) == 1

@@ -1,4 +1,4 @@
-"""crnr audit finds what was planted, and crnr remove --from removes what was marked."""
+"""crnr audit finds what was planted, and crnr remove --marked-in removes what was marked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def paths(group: dict[str, object]) -> list[str]:
 @pytest.mark.parametrize("of", ["gallery.h5", "images"])
 def test_everything_planted_is_found(planted: Runner, of: str) -> None:
     assert planted("build", "images", "-q").exit in (0, 3)
-    report = found(planted("audit", of, "--json", "-q", "--against", "queries"))
+    report = found(planted("audit", of, "--json", "-q", "--queries", "queries"))
     suspects = {one["path"]: one for one in report["suspects"]}
     wrong = suspects["images/ant/wrong.png"]
     assert (wrong["label"], wrong["suggested"]) == ("ant", "bee")
@@ -64,7 +64,7 @@ def test_everything_planted_is_found(planted: Runner, of: str) -> None:
     assert (report["n_samples"], report["queries"]) == (3 * PER_CLASS + 4, 2)
 
 
-def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
+def test_remove_takes_the_samples_marked_in_the_audit_csv(planted: Runner) -> None:
     assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", "gallery.h5", "--csv", "audit.csv", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
@@ -73,13 +73,13 @@ def test_what_is_marked_in_the_csv_is_removed(planted: Runner) -> None:
     assert {row["finding"] for row in table} >= {"wrong_label", "copy", "near_duplicate", "outlier"}
     assert {row["remove"] for row in table} == {""}
     before = Path("gallery.h5").read_bytes()
-    outcome = planted("remove", "gallery.h5", "--from", "audit.csv")
+    outcome = planted("remove", "gallery.h5", "--marked-in", "audit.csv")
     words = "audit.csv: no row is marked; write x into the column remove of the examples to remove"
     assert outcome == Outcome(1, "", f"error: {words}\n")
     assert Path("gallery.h5").read_bytes() == before
     marked = re.sub(r"(?m)^(images/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
     Path("audit.csv").write_text(marked)
-    outcome = planted("remove", "gallery.h5", "--from", "audit.csv", "-q")
+    outcome = planted("remove", "gallery.h5", "--marked-in", "audit.csv", "-q")
     assert outcome == Outcome(0, "", "")
     report = found(planted("audit", "gallery.h5", "--json", "-q"))
     assert report["n_samples"] == 3 * PER_CLASS + 2
@@ -123,16 +123,18 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
     [
         (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it alone"),
         (
-            ["gallery.h5", "--grey", "--pca", "3"],
+            ["gallery.h5", "--gray", "--pca", "3"],
             2,
-            "--grey, --pca cannot be changed for an existing gallery; leave them out, or audit the folder "
+            "--gray, --pca cannot be changed for an existing gallery; leave them out, or audit the folder "
             "that the "
             "gallery was built from",
         ),
-        (["gallery.h5", "--against", "nowhere"], 1, "nowhere: no such file or folder"),
+        (["gallery.h5", "--queries", "nowhere"], 1, "nowhere: no such file or folder"),
     ],
 )
-def test_what_makes_no_sense_is_refused(planted: Runner, arguments: list[str], code: int, words: str) -> None:
+def test_audit_refuses_invalid_arguments(
+    planted: Runner, arguments: list[str], code: int, words: str
+) -> None:
     assert planted("build", "images", "-q").exit == 0
     outcome = planted("audit", *arguments, "-q")
     assert outcome == Outcome(code, "", f"error: {words}\n")
@@ -153,7 +155,7 @@ def test_the_tables_fit_a_screen(planted: Runner) -> None:
 
 
 def test_the_page_shows_images_side_by_side(planted: Runner) -> None:
-    outcome = planted("audit", "images", "--html", "audit.html", "--against", "queries", "-q")
+    outcome = planted("audit", "images", "--html", "audit.html", "--queries", "queries", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     page = Path("audit.html").read_text()
     assert page.startswith("<!DOCTYPE html>")

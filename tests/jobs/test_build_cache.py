@@ -1,4 +1,4 @@
-"""build --cache: the gallery is that of a build without it, but nothing is read twice."""
+"""build --cache: it changes nothing in the gallery, but nothing is read twice."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_the_second_time_nothing_is_decoded(here: Runner, decoded: list[str]) ->
         assert b"photos/bee/0.png" in file["paths"][()].tolist()
     assert here("build", "photos", *NETWORK, "-o", "plain.h5", "-q") == Outcome(0, "", "")
     assert here("info", "gallery.h5", "--json").out.count('"n_samples": 12') == 1
-    assert here("verify", "gallery.h5", "--against", "photos").exit == 0
+    assert here("verify", "gallery.h5", "--source", "photos").exit == 0
     names = ("samples/names", "samples/sha256", "samples/mtime_ns", "samples/class")
     with h5py.File("gallery.h5") as one, h5py.File("plain.h5") as other:
         for name in names:
             assert one[name][()].tolist() == other[name][()].tolist()
 
 
-def test_one_cache_for_several_sources(here: Runner, decoded: list[str]) -> None:
+def test_build_shares_one_cache_between_sources(here: Runner, decoded: list[str]) -> None:
     assert here("build", "photos", *NETWORK, "--cache", "cache.h5", "-q") == Outcome(0, "", "")
     decoded.clear()
     part = ("build", "-", *NETWORK, "-q", "-o")
@@ -112,7 +112,7 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
         ("build photos --cache mine.h5", 1, "mine.h5: not written by `crnr extract`; give another file"),
     ],
 )
-def test_what_is_refused(here: Runner, command: str, exit: int, message: str) -> None:
+def test_build_refuses_unsuitable_caches(here: Runner, command: str, exit: int, message: str) -> None:
     make_features(Path("table.npz"))
     with h5py.File("mine.h5", "w") as file:
         file["features"] = [[1.0, 2.0]]
@@ -121,7 +121,7 @@ def test_what_is_refused(here: Runner, command: str, exit: int, message: str) ->
     assert here.files() == before
 
 
-def test_a_stopped_build_keeps_what_it_extracted(here: Runner) -> None:
+def test_a_stopped_build_keeps_extracted_values(here: Runner) -> None:
     class Stop(Exception):  # noqa: N818, it is a wish and not an error
         pass
 

@@ -73,6 +73,7 @@ def test_a_device_is_written_to_directly(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "labelled 15 of 15 queries: /dev/null\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )
@@ -97,7 +98,7 @@ def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
     crnr("build", "gallery.npz")
     process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv --batch-size 1")
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)  # two signals at once may be taken for one
+    time.sleep(0.2)  # two signals at once may arrive as one
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
     process.communicate()

@@ -97,7 +97,7 @@ def test_copies_in_the_gallery_do_not_make_methods_look_better(crnr: Runner, dat
     assert found["twice.npz"] == pytest.approx(found[data[0]], abs=0.1)
 
 
-def test_accuracies_are_those_of_build_and_evaluate(
+def test_compare_gives_the_accuracies_of_build_and_evaluate(
     crnr: Runner, data: tuple[Path, Path], tmp_path: Path
 ) -> None:
     gallery, test = data
@@ -203,7 +203,7 @@ def test_progress_goes_over_methods_and_draws(data: tuple[Path, Path]) -> None:
     assert steps[-5:] == [("comparing", done, 4) for done in range(5)]
 
 
-def test_table(crnr: Runner, data: tuple[Path, Path]) -> None:
+def test_compare_prints_a_table_of_scores(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
     assert (result.exit, result.err) == (0, "")
     assert "best" in result.out
@@ -212,7 +212,7 @@ def test_table(crnr: Runner, data: tuple[Path, Path]) -> None:
     assert max(map(len, result.out.splitlines())) <= 80
 
 
-def test_csv(crnr: Runner, data: tuple[Path, Path], tmp_path: Path) -> None:
+def test_compare_csv_has_a_row_per_method(crnr: Runner, data: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     result = crnr("compare", data[0], "--test", data[1], "--methods", "nn,crnr", "--csv", path, "--json")
     assert (result.exit, result.err) == (0, "")
@@ -251,7 +251,7 @@ def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data: tuple
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
-def test_without_scikit_learn_its_methods_cannot_be_asked_for(crnr: Runner, data: tuple[Path, Path]) -> None:
+def test_compare_without_scikit_learn_refuses_its_methods(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "crnr,svm")
     assert (result.exit, result.out) == (1, "")
     assert result.err.startswith("error: method svm needs scikit-learn; ")
@@ -294,7 +294,7 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_is_refused_in_words(
+def test_compare_refuses_invalid_arguments(
     crnr: Runner, data: tuple[Path, Path], arguments: list[str], code: int, message: str
 ) -> None:
     result = crnr("compare", data[0], *arguments)
@@ -308,7 +308,7 @@ def test_holdout_and_test_exclude_each_other(crnr: Runner, data: tuple[Path, Pat
     assert "--draws cannot be combined with --test" in result.err
 
 
-def test_one_class_is_refused(crnr: Runner, tmp_path: Path) -> None:
+def test_compare_refuses_a_single_class(crnr: Runner, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=["a"] * 4)
     result = crnr("compare", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
@@ -336,7 +336,7 @@ def test_classes_the_gallery_does_not_have_are_named(
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
-def test_images(crnr: Runner, tmp_path: Path) -> None:
+def test_compare_reads_image_folders_and_names_broken_ones(crnr: Runner, tmp_path: Path) -> None:
     """Folders for both; a broken test image is named, and the exit code tells."""
     rng = np.random.default_rng(0)
     for part in ("gallery", "test"):
@@ -375,7 +375,7 @@ def test_a_batch_of_unreadable_images_and_pca(crnr: Runner, tmp_path: Path) -> N
     assert result.out.splitlines()[1].split(",")[6] == "empty_file"
 
 
-def test_the_power_is_part_of_what_pca_is_fitted_to(crnr: Runner, tmp_path: Path) -> None:
+def test_compare_fits_pca_after_the_power(crnr: Runner, tmp_path: Path) -> None:
     """Comparing with --power and --pca equals raising the features beforehand."""
     rng = np.random.default_rng(0)
     labels = np.repeat(CLASSES, 10)

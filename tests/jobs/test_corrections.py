@@ -39,7 +39,7 @@ def corrections(*rows: str) -> None:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What is said before the line about the written file."""
+    """Return the notes before the line about the written file."""
     *said, written = outcome.err.splitlines()
     assert written.startswith("gallery.h5: ")
     return said
@@ -170,7 +170,7 @@ def test_a_gallery_of_features_takes_no_images(crnr: Runner) -> None:
     assert crnr("add", "gallery.h5", "--corrections", "c.csv") == Outcome(1, "", words)
 
 
-def test_reviewed_answers_are_scored_by_what_the_person_said(ready: Runner) -> None:
+def test_evaluate_scores_reviewed_answers_by_the_corrections(ready: Runner) -> None:
     corrections(
         f"q/ant9.png,ant,ant,{LATER}",
         f"./q/bee9.png,bee,cow,{LATER}",

@@ -41,7 +41,7 @@ def prediction(row: Row) -> Prediction:
 
 
 def expected(rows: list[Row]) -> dict[str, object]:
-    """All counts, one row after the other."""
+    """Return all counts, one row after the other."""
     names = ("n", "correct", "all", "insiders", "answered", "without_truth", "rejected", "guessed")
     counts = dict.fromkeys(names, 0)
     failed: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def expected(rows: list[Row]) -> dict[str, object]:
 
 
 def f1_over_all(rows: list[Row]) -> float:
-    """The macro F1 by scikit-learn, where no answer is a label that is no class."""
+    """Return the macro F1 by scikit-learn, where no answer is a label that is no class."""
     known = [(t, p if p != "unknown" or t == "unknown" else "") for t, p, _, _ in rows if t]
     truths, labels = (list(column) for column in zip(*known, strict=True))
     classes = sorted({*truths, *labels} - {""})
@@ -88,7 +88,7 @@ def seen(report: EvaluateReport) -> dict[str, object]:
 @example([("cat", "", "", "ok")])  # no label, and yet ok
 @example([("cat", "cat", "dog", "blurred")])  # a label, and yet not ok
 @example([("unknown", "unknown", "cat", "rejected"), ("unknown", "cat", "dog", "ok")])
-def test_every_count_is_that_of_a_plain_loop(rows: list[Row]) -> None:
+def test_evaluate_counts_match_a_plain_loop(rows: list[Row]) -> None:
     report = evaluate_rows([prediction(row) for row in rows], "out.csv")
     assert seen(report) == expected(rows)
     assert report.over_all.correct == report.scores.correct
@@ -112,7 +112,7 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
             writer = csv.writer(file)
             writer.writerow(["truth", "label", "runner_up", "status"])
             writer.writerows(rows)
-        gates = ["--min-accuracy", accuracy, "--min-f1", f1, "--min-coverage", coverage]
+        gates = ["--min-accuracy", accuracy, "--min-f1", f1, "--min-answer-rate", coverage]
         result = crnr("evaluate", "out.csv", "--json", *gates)
     if not any(row[0] for row in rows):
         assert (result.exit, result.out) == (1, "")

@@ -35,7 +35,7 @@ def ready(crnr: Runner, templates: Templates) -> Runner:
 
 
 def counted(table: Path) -> dict[str, object]:
-    """The numbers of an open set, one row of the CSV after the other."""
+    """Return the numbers of an open set, one row of the CSV after the other."""
     rows = read_rows(table)
     outside = [row for row in rows if row["path"].startswith("strangers/")]
     inside = [row for row in rows if row["path"].startswith("queries/")]
@@ -81,7 +81,7 @@ def test_a_folder_of_outsiders_is_classified_too(ready: Runner) -> None:
     assert json.loads(now.out)["over_all"]["accuracy"] == n_right / 18
 
 
-def test_the_labels_of_a_table_say_the_same(ready: Runner) -> None:
+def test_outsiders_in_a_label_table_score_the_same(ready: Runner) -> None:
     names = sorted(
         path.relative_to(ready.here).as_posix()
         for folder in ("queries", "strangers")
@@ -110,7 +110,7 @@ def test_outsiders_in_a_folder_among_the_queries(ready: Runner) -> None:
     expected = ready("evaluate", "queries", "--outsiders", "strangers", *REJECTING, "--json")
     for name in ("all/unknown", f"{ready.here}/all/unknown/", "all/ant/../unknown"):
         assert ready("evaluate", "all", "--outsiders", name, *REJECTING, "--json") == expected
-    # Without the option, the folder may as well be one of images that nobody has looked at.
+    # Without the option, the folder may contain images without labels.
     result = ready("evaluate", "all", *REJECTING, "--json")
     assert (result.exit, json.loads(result.out)["open_set"]) == (0, None)
     assert json.loads(result.out)["without_truth"] == 6
@@ -138,7 +138,7 @@ def test_features_can_be_outsiders(crnr: Runner) -> None:
     assert json.loads(now.out)["open_set"]["outsiders"] == 7
 
 
-def test_what_people_see(crnr: Runner) -> None:
+def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     (crnr.here / "out.csv").write_text(
         "path,truth,label,runner_up,status,separation\n"
         "q/1.png,a,a,b,ok,0.9\nq/2.png,b,b,a,ok,0.8\nq/3.png,b,unknown,b,rejected,0.2\n"
@@ -163,8 +163,8 @@ def test_what_people_see(crnr: Runner) -> None:
     ("gate", "message"),
     [
         # Half of the inputs of a class are rejected: they have no answer, although most inputs have a label.
-        (("--min-coverage", "0.6"), "answer rate 0.5000 is below 0.6"),
-        (("--min-coverage", "0.5"), None),
+        (("--min-answer-rate", "0.6"), "answer rate 0.5000 is below 0.6"),
+        (("--min-answer-rate", "0.5"), None),
         (("--min-rejected", "0.7"), "share of rejected outsiders 0.6667 is below 0.7"),
         (("--min-rejected", "0.6"), None),
         (
@@ -173,7 +173,9 @@ def test_what_people_see(crnr: Runner) -> None:
         ),
     ],
 )
-def test_gates(crnr: Runner, gate: tuple[str, str], message: str | None) -> None:
+def test_evaluate_thresholds_set_the_exit_code(
+    crnr: Runner, gate: tuple[str, str], message: str | None
+) -> None:
     table = (
         "path,truth,label\nq/1,a,a\nq/2,a,unknown\no/1,unknown,unknown\no/2,unknown,unknown\no/3,unknown,a\n"
     )
@@ -226,7 +228,9 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
         ),
     ],
 )
-def test_what_cannot_be_outsiders(ready: Runner, sources: tuple[str, ...], message: str | None) -> None:
+def test_evaluate_refuses_unusable_outsiders(
+    ready: Runner, sources: tuple[str, ...], message: str | None
+) -> None:
     (ready.here / "out.csv").write_text("path,truth,label\nq#2/1.png,a,a\n")
     (ready.here / "empty").mkdir()
     (ready.here / "broken").mkdir()

@@ -1,4 +1,4 @@
-"""Explain: the numbers are those of classify, and the drawing is of them."""
+"""Explain: the numbers match classify, and the plot shows them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def explained(crnr: Runner, *arguments: str) -> dict:
     return json.loads(result.out)
 
 
-def test_the_answer_is_that_of_classify(crnr: Runner, gallery: str) -> None:
+def test_explain_gives_the_answer_of_classify(crnr: Runner, gallery: str) -> None:
     record = explained(crnr, QUERY, "-g", gallery)
     answer = record["explanations"][0]
     row = rows(crnr("classify", QUERY, "-g", gallery, "-q").out)[0]
@@ -66,7 +66,7 @@ def test_the_weights_leave_the_residuals(crnr: Runner, gallery: str) -> None:
 
 
 def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runner, gallery: str) -> None:
-    first, other = explained(crnr, QUERY, "-g", gallery, "--against", "nrc")["explanations"]
+    first, other = explained(crnr, QUERY, "-g", gallery, "--compare-with", "nrc")["explanations"]
     assert (first["method"], other["method"]) == ("crnr", "nrc")
     assert other["parameters"]["mu"] == first["parameters"]["mu"]
     loaded = load_gallery(Path(gallery))
@@ -77,7 +77,7 @@ def test_another_method_is_fitted_on_the_gallery_with_the_same_steps(crnr: Runne
     np.testing.assert_allclose(list(other["residuals"].values()), expected, rtol=1e-5)
 
 
-def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, gallery: str) -> None:
+def test_explain_prints_bars_samples_and_the_margin(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery)
     assert (result.exit, result.err) == (0, "")
     answer = explained(crnr, QUERY, "-g", gallery)["explanations"][0]
@@ -90,9 +90,9 @@ def test_the_terminal_shows_bars_samples_and_what_separates(crnr: Runner, galler
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "html"])
-def test_the_drawing_is_written(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
+def test_explain_writes_a_plot(crnr: Runner, gallery: str, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"why.{suffix}"
-    result = crnr("explain", QUERY, "-g", gallery, "--against", "nrc", "-o", output, "--json")
+    result = crnr("explain", QUERY, "-g", gallery, "--compare-with", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
     assert result.err == f"wrote {output}\n"
     if suffix == "png":
@@ -156,7 +156,7 @@ def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> No
     assert result.err == "error: why.doc: the name must end in .png, .svg, .pdf or .html\n"
 
 
-def test_without_the_extra_one_line_says_how_to_get_it(
+def test_explain_without_matplotlib_names_the_extra(
     crnr: Runner, gallery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_extras(monkeypatch.setattr)
@@ -171,11 +171,11 @@ def test_every_kind_of_method_can_be_compared_with(
 ) -> None:
     """Without a code, with another decision, and with scores in the place of residuals."""
     output = tmp_path / "why.png"
-    record = explained(crnr, QUERY, "-g", gallery, "--against", other, "-o", str(output))
+    record = explained(crnr, QUERY, "-g", gallery, "--compare-with", other, "-o", str(output))
     assert (record["explanations"][1]["weight_shares"] is None) == (other != "crc")
     assert 0 <= record["explanations"][1]["margin"] <= 1
     assert output.exists()
-    shown = crnr("explain", QUERY, "-g", gallery, "--against", other)
+    shown = crnr("explain", QUERY, "-g", gallery, "--compare-with", other)
     assert (shown.exit, shown.err) == (0, "")
     assert f" by {other} (runner-up " in shown.out.replace("\n", " ")
 
@@ -205,7 +205,7 @@ def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path: Pa
         assert "<!-- residual -->" not in text
 
 
-def test_of_many_classes_the_best_are_shown_and_the_true_one(crnr: Runner, tmp_path: Path) -> None:
+def test_explain_shows_the_best_of_many_classes_and_the_true_class(crnr: Runner, tmp_path: Path) -> None:
     """40 classes, and a query whose true class is the worst of them."""
     rng = np.random.default_rng(0)
     names = [f"class {i:02}" for i in range(40)]
@@ -237,7 +237,7 @@ def test_a_row_far_down_is_the_row_that_is_explained(crnr: Runner, tmp_path: Pat
     assert labels == ["a", "c", "a"]
 
 
-def test_the_truth_is_that_of_classify_in_any_unicode_form(crnr: Runner) -> None:
+def test_explain_finds_the_truth_in_any_unicode_form(crnr: Runner) -> None:
     composed, decomposed = (unicodedata.normalize(form, "Käse") for form in ("NFC", "NFD"))
     make_images(crnr.here / "gallery", (composed, "bee"))
     make_images(crnr.here / "queries", (decomposed, "bee"), per_class=1, first=9)

@@ -1,4 +1,4 @@
-"""Explain, for galleries with parts: every part is answered by itself, and its margin is for or against."""
+"""Explain, for galleries with parts: every part is classified separately, with a signed margin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAM = 1e-3  # of crc, by default
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Galleries of 2x2 tiles, and an ant (column by column brighter) whose first tile is that of a bee."""
+    """Galleries of 2x2 tiles, and an ant (column by column brighter) whose first tile is from a bee."""
     crnr = Runner(tmp_path_factory.mktemp("parts"))
     make_images(crnr.here / "gallery", per_class=PER_CLASS, size=(SIDE, SIDE))
     ant, bee = (draw_image(number, 9, (SIDE, SIDE)) for number in (0, 1))
@@ -42,7 +42,7 @@ def explained(crnr: Runner, *arguments: object) -> list[dict[str, Any]]:
 
 
 def plain_tiles(path: Path) -> list[np.ndarray]:
-    """The four tiles of an image, row by row: without their mean, of unit length."""
+    """Return the four tiles of an image, row by row: without their mean, of unit length."""
     pixels = np.asarray(Image.open(path), dtype=float)
     tiles = [pixels[i : i + TILE, j : j + TILE].ravel() for i in (0, TILE) for j in (0, TILE)]
     return [(tile - tile.mean()) / np.linalg.norm(tile - tile.mean()) for tile in tiles]
@@ -118,7 +118,7 @@ def test_the_tile_of_another_class_is_not_believed(built: Runner, method: str) -
 
 
 @pytest.mark.parametrize("method", ["crnr", "crc", "nn", "svm"])
-def test_the_answer_is_that_of_classify(built: Runner, method: str) -> None:
+def test_explain_with_parts_gives_the_answer_of_classify(built: Runner, method: str) -> None:
     (answer,) = explained(built, "ant/mixed.png", "-g", f"{method}.h5")
     (row,) = rows(built("classify", "ant/mixed.png", "-g", f"{method}.h5", "-q").out)
     assert (answer["label"], answer["runner_up"]) == (row["label"], row["runner_up"])
@@ -141,7 +141,7 @@ def test_scores_give_the_margin_of_scores(built: Runner) -> None:
 
 @pytest.mark.parametrize("other", ["nrc", "nn", "svm"])
 def test_another_method_is_fitted_part_by_part(built: Runner, other: str) -> None:
-    first, second = explained(built, "ant/mixed.png", "-g", "crc.h5", "--against", other)
+    first, second = explained(built, "ant/mixed.png", "-g", "crc.h5", "--compare-with", other)
     assert (first["method"], second["method"]) == ("crc", other)
     if other == "nrc":
         method = ("--method", "nrc", "-o", "own.h5", "-q")
@@ -159,7 +159,7 @@ def report_of(crnr: Runner, query: str, gallery: str) -> ExplainReport:
     return explain(str(crnr.here / query), crnr.here / gallery, QueryOptions())
 
 
-def test_a_blank_tile_speaks_for_no_class(built: Runner) -> None:
+def test_a_blank_tile_supports_no_class(built: Runner) -> None:
     ant = draw_image(0, 9, (SIDE, SIDE))
     ant.paste(77, (TILE, 0, SIDE, TILE))
     ant.save(built.here / "blank.png")
@@ -191,7 +191,7 @@ def test_colour_is_a_part_with_a_name(crnr: Runner) -> None:
     assert f"\n  colour: {answer['parts'][-1]['margin']:+.2f}\n" in shown
 
 
-def test_without_parts_nothing_is_said_about_them(built: Runner) -> None:
+def test_explain_without_parts_prints_no_parts(built: Runner) -> None:
     built("build", "gallery", "-o", "whole.h5", "-q")
     (answer,) = explained(built, "ant/mixed.png", "-g", "whole.h5")
     assert "parts" not in answer

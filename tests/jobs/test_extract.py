@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -18,6 +20,7 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from helpers.extracting import NETWORK, same
 from helpers.onnx_models import projection_model
+from helpers.paths import DOCS
 from helpers.runner import Outcome, Runner
 from helpers.samples import draw_image, make_images
 
@@ -38,7 +41,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_a_gallery_of_extracted_values_is_that_of_the_images(photos: Runner, extractor: str) -> None:
+def test_gallery_of_extracted_values_equals_the_gallery_of_images(photos: Runner, extractor: str) -> None:
     """To the byte: the vectors, the recipe, the names, the hashes and the stamps."""
     how = EXTRACTORS[extractor]
     tried = [name for name in STEPS if (extractor, name) != ("network", "parts")]  # a network has none
@@ -66,7 +69,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> None:
+def test_extracted_queries_get_the_answers_of_the_images(photos: Runner, extractor: str) -> None:
     options = EXTRACTORS[extractor]
     shutil.copytree("queries", "deep/of/animals")
     assert photos("build", "photos", *options, "--pca", "6", "-q").exit == 3
@@ -85,7 +88,7 @@ def test_the_answers_are_those_of_the_images(photos: Runner, extractor: str) -> 
     assert "ant" in Path("a folder.csv").read_text().splitlines()[1]
 
 
-def test_what_the_file_contains(photos: Runner) -> None:
+def test_extract_writes_the_documented_arrays(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--json")
     assert outcome.exit == 3
     assert '"n_samples": 14' in outcome.out
@@ -129,7 +132,7 @@ def test_files_are_joined(photos: Runner) -> None:
 
 
 def test_a_feature_file_is_copied(crnr: Runner) -> None:
-    """Its numbers keep their type, and a gallery of the copy is that of the original."""
+    """Its numbers keep their type, and a gallery of the copy equals the original's."""
     random = np.random.default_rng(0)
     labels = np.array(["ant", "bee", "cow"] * 4)
     np.savez("table.npz", features=random.random((12, 5)), labels=labels)
@@ -139,7 +142,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     assert crnr("build", "table.npz", "-o", "one.h5", "-q") == Outcome(0, "", "")
     assert crnr("build", "f.h5", "-o", "other.h5", "-q") == Outcome(0, "", "")
     assert same("one.h5", "other.h5")
-    assert crnr("verify", "one.h5", "--against", "f.h5", "-q").exit == 0
+    assert crnr("verify", "one.h5", "--source", "f.h5", "-q").exit == 0
     make_images(crnr.here / "photos")
     refused = crnr("classify", "photos", "-g", "other.h5")
     assert refused == Outcome(1, "", "error: the gallery was built from features, but these are images\n")
@@ -153,20 +156,20 @@ def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
     assert crnr.files() == {"table.npz"}
 
 
-def test_nothing_usable(crnr: Runner) -> None:
+def test_extract_without_usable_images_fails(crnr: Runner) -> None:
     Path("x.png").write_bytes(b"")
-    outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--grey")
+    outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--gray")
     assert outcome == Outcome(
         1, "", "error: no usable images or rows of features: x.png: the file is empty\n"
     )
     assert crnr.files() == {"x.png"}
 
 
-def test_strict(photos: Runner) -> None:
+def test_extract_strict_stops_at_a_bad_image(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--strict", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
     assert "; stopped: 2 of 17 examples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
-    # What was extracted is kept: without --strict, nothing is decoded again.
+    # Extracted values are kept: without --strict, nothing is decoded again.
     done = photos("extract", "photos", "-o", "f.h5")
     assert (done.exit, done.out) == (3, "")
     assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err
@@ -188,7 +191,7 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     for command in (
         ["classify", "f.h5"],
         ["add", "gallery.h5", "f.h5"],
-        ["verify", "gallery.h5", "--against", "f.h5"],
+        ["verify", "gallery.h5", "--source", "f.h5"],
         ["explain", "f.h5#0"],
         ["build", "f.h5", "--update"],
     ):
@@ -269,7 +272,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     before = Path("gallery.h5").read_bytes()
     draw_image(0, 70).save("queries/ant/new.png")
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
-    verified = photos("verify", "gallery.h5", "--against", "f.h5")
+    verified = photos("verify", "gallery.h5", "--source", "f.h5")
     assert verified.exit == 0
     assert "queries/ant/new.png" in verified.err
     shown = photos("build", "f.h5", "--update")
@@ -278,7 +281,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     Path("gallery.h5").write_bytes(before)
     shown = photos("add", "gallery.h5", "f.h5")
     assert "1 added, 0 changed, 0 removed, 6 unchanged\n" in shown.err
-    assert photos("verify", "gallery.h5", "--against", "queries").exit == 0
+    assert photos("verify", "gallery.h5", "--source", "queries").exit == 0
     explained = photos("explain", "f.h5#0")
     of_image = photos("explain", "queries/ant/10.png")
     assert explained.exit == 0
@@ -288,13 +291,13 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
 
 
 def test_a_folder_of_one_class_can_be_added(photos: Runner) -> None:
-    assert photos("build", "photos", "-q", "--allow-skipped", "--size", "8", "--grey") == Outcome(0, "", "")
-    assert photos("extract", "queries/cow", "-o", "f.h5", "--size", "8", "--grey", "-q") == Outcome(0, "", "")
+    assert photos("build", "photos", "-q", "--allow-skipped", "--size", "8", "--gray") == Outcome(0, "", "")
+    assert photos("extract", "queries/cow", "-o", "f.h5", "--size", "8", "--gray", "-q") == Outcome(0, "", "")
     shown = photos("add", "gallery.h5", "f.h5")
     assert shown.exit == 0
     assert "2 added, 0 changed, 0 removed, 13 unchanged\n" in shown.err
     Path("queries/cow").rename("queries/yak")
-    assert photos("extract", "queries/yak", "-o", "f.h5", "--size", "8", "--grey", "-q") == Outcome(0, "", "")
+    assert photos("extract", "queries/yak", "-o", "f.h5", "--size", "8", "--gray", "-q") == Outcome(0, "", "")
     refused = photos("add", "gallery.h5", "f.h5")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith("error: queries/yak: contains files but no class folders, and is not ")
@@ -306,7 +309,7 @@ def test_copies_are_found(photos: Runner) -> None:
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     for source in ("f.h5", "queries"):
         assert "6 of 6 queries are in the gallery too, such as" in photos("evaluate", source).err
-    outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--grey", "-q")
+    outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--gray", "-q")
     assert outcome.exit == 3
 
 
@@ -329,7 +332,7 @@ def test_compare_and_tune(photos: Runner) -> None:
     assert photos(*command, "-q", "--allow-skipped") == Outcome(0, "", "")
 
 
-def test_info_says_what_it_is(photos: Runner) -> None:
+def test_info_describes_an_extracted_file(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     about = photos("info", "f.h5")
     assert about.exit == 0
@@ -337,8 +340,8 @@ def test_info_says_what_it_is(photos: Runner) -> None:
     assert about.err == "note: f.h5: written by `crnr extract`; `crnr build f.h5` builds a gallery from it\n"
 
 
-def test_other_labels(photos: Runner) -> None:
-    """A dataset that somebody added to the file can be the labels; other features are not the images'."""
+def test_build_takes_added_labels_of_an_extracted_file(photos: Runner) -> None:
+    """A dataset that a user added to the file can be the labels; other features are not the images'."""
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     with h5py.File("f.h5", "a") as file:
         file["mine"] = np.array([b"x", b"x", b"y", b"y", b"z", b"z"])
@@ -351,7 +354,7 @@ def test_other_labels(photos: Runner) -> None:
 
 
 @pytest.mark.usefixtures("crnr")
-def test_memory_is_that_of_some_batches() -> None:
+def test_extract_needs_the_memory_of_some_batches() -> None:
     """The values of all samples are never in memory at once, neither the first time nor for an update."""
     n, d = 6000, 1280
     random = np.random.default_rng(0)
@@ -371,3 +374,15 @@ def test_memory_is_that_of_some_batches() -> None:
     with h5py.File("f.h5") as file, h5py.File("table.h5") as table:
         assert file["features"].shape == (n + 10, d)
         assert np.array_equal(file["features"][:n], table["features"][()])
+
+
+def test_the_reader_of_the_reference_page_reads_the_file(photos: Runner) -> None:
+    page = (DOCS / "reference" / "features-format.md").read_text(encoding="utf-8")
+    (reader,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    assert photos("extract", "photos", "-o", "photos.h5", "-q").exit == 3
+    names: dict[str, Any] = {}
+    exec(reader, names)
+    assert names["features"].shape == (len(names["paths"]), 128)
+    assert {
+        Path(path).parent.name for path, label in zip(names["paths"], names["labels"], strict=True) if label
+    } == {label for label in names["labels"] if label}

@@ -36,9 +36,10 @@ def stopping_after(batches: int) -> Callable[[str, int, int], None]:
     return progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True])
 def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None:
-    """Wherever it was stopped; the bytes are those of a run that was not."""
+    """Wherever it was stopped; the bytes are the same as without a stop."""
     notes: list[str] = []
     reading = Reading(jobs=1, batch_size=3, on_notes=lambda found: notes.extend(note.text for note in found))
     options = ExtractOptions(reading, update)
@@ -121,7 +122,9 @@ def test_killed_in_a_batch(photos: Runner) -> None:
 
 
 @pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])
-def test_a_signal(photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extract_finishes_its_batch_after_a_signal(
+    photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The current batch is finished, and the same command continues after it."""
     monkeypatch.setattr(extraction, "BATCH", 5)
     described = extraction._usable_rows
@@ -144,7 +147,7 @@ def test_a_signal(photos: Runner, stop: str, monkeypatch: pytest.MonkeyPatch) ->
     assert done.exit == 3
 
 
-def test_another_run_starts_anew(photos: Runner) -> None:
+def test_extract_with_other_settings_starts_again(photos: Runner) -> None:
     options = ExtractOptions(Reading(jobs=1))
     with pytest.raises(Stop):
         extract(["photos"], Path("f.h5"), options, stopping_after(1))
@@ -169,8 +172,9 @@ def test_an_image_that_changed_meanwhile(photos: Runner) -> None:
     assert same("f.h5", "clean.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["values", "text", "types", "length"])
-def test_damage_to_what_was_kept(photos: Runner, change: str) -> None:
+def test_extract_repeats_damaged_batches(photos: Runner, change: str) -> None:
     """Batches from the first damaged one on are extracted again."""
     options = ExtractOptions(Reading(jobs=1, batch_size=4))
     with pytest.raises(Stop):
@@ -196,7 +200,7 @@ def test_damage_to_what_was_kept(photos: Runner, change: str) -> None:
     assert same("f.h5", "clean.h5")
 
 
-def test_two_at_once(photos: Runner) -> None:
+def test_extract_refuses_a_second_run(photos: Runner) -> None:
     running = photos.start(
         "waits", "extract", "photos", "-o", "f.h5", program=helper_command("helpers.killed")
     )
@@ -212,7 +216,9 @@ def test_two_at_once(photos: Runner) -> None:
     assert photos("extract", "photos", "-o", "f.h5", "-q").exit == 3
 
 
-def test_a_full_disk(photos: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extract_on_a_full_disk_keeps_finished_batches(
+    photos: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
 

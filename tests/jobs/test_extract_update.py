@@ -15,7 +15,7 @@ from helpers.runner import Outcome, Runner, assert_same_rows, read_rows
 from helpers.samples import draw_image, make_features
 
 
-def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> None:
+def test_extract_update_reads_only_new_files(photos: Runner, decoded: list[str]) -> None:
     network = [*NETWORK]
     assert photos("extract", "queries", "-o", "f.h5", "--update", *network, "-q") == Outcome(0, "", "")
     before = values("f.h5")
@@ -47,19 +47,19 @@ def test_update_reads_only_what_is_new(photos: Runner, decoded: list[str]) -> No
 
 def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
     """An image that was extracted without a class gets it without being decoded again."""
-    assert photos("extract", "queries/ant", "-o", "f.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
+    assert photos("extract", "queries/ant", "-o", "f.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 rows, 3 classes, ")
     assert not [name for name in decoded if name.startswith("queries/ant")]
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
-    assert photos("build", "queries", "-o", "clean.h5", "--grey", "--size", "8", "-q") == Outcome(0, "", "")
+    assert photos("build", "queries", "-o", "clean.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
     assert same("gallery.h5", "clean.h5")
 
 
 def test_update_of_the_folder_of_a_class(photos: Runner) -> None:
-    """What was read before is left out of the listing, which must not confuse the others."""
-    how = ("--grey", "--size", "8", "-q")
+    """Known files are left out of the listing, which must not confuse the others."""
+    how = ("--gray", "--size", "8", "-q")
     assert photos("build", "photos", "--allow-skipped", *how) == Outcome(0, "", "")
     assert photos("extract", "queries/cow", "-o", "f.h5", *how) == Outcome(0, "", "")
     draw_image(2, 70).save("queries/cow/11.png")
@@ -109,7 +109,7 @@ def test_a_page_of_an_explanation(photos: Runner) -> None:
     assert Path("why.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_update_keeps_what_cannot_be_read_now(photos: Runner) -> None:
+def test_extract_update_keeps_unreadable_files(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     before = values("f.h5")
     Path("queries/ant/9.png").write_bytes(b"")
@@ -135,7 +135,7 @@ def test_update_keeps_what_cannot_be_read_now(photos: Runner) -> None:
         ),
     ],
 )
-def test_update_keeps_the_settings(photos: Runner, arguments: str, exit: int, message: str) -> None:
+def test_extract_update_keeps_the_settings(photos: Runner, arguments: str, exit: int, message: str) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     before = Path("f.h5").read_bytes()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update", *arguments.split())
@@ -159,7 +159,7 @@ def test_update_with_a_network_that_has_moved(photos: Runner) -> None:
     missing = photos("extract", "queries", "-o", "f.h5", "--update", "-q")
     assert (missing.exit, missing.out) == (1, "")
     assert missing.err.endswith("give its path with --model-path\n")
-    moved = photos("extract", "queries", "-o", "f.h5", "--update", "--extractor", "models/m.onnx", "-q")
+    moved = photos("extract", "queries", "-o", "f.h5", "--update", "--model-path", "models/m.onnx", "-q")
     assert moved == Outcome(0, "", "")
     projection_model(Path("models/m.onnx"), seed=5)
     draw_image(1, 52).save("queries/bee/newer.png")
@@ -190,7 +190,7 @@ def test_update_of_another_file(photos: Runner) -> None:
     )
 
 
-def test_the_name_has_to_say_what_it_is(photos: Runner) -> None:
+def test_extract_refuses_other_file_endings(photos: Runner) -> None:
     for command in (["extract", "queries", "-o", "f.csv"], ["build", "queries", "--cache", "f.csv"]):
         outcome = photos(*command)
         assert outcome == Outcome(

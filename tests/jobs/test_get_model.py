@@ -1,4 +1,4 @@
-"""Models made of weights: what is made, what is refused, and that nothing is left behind."""
+"""Models made of weights: the model that it makes, its errors, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_folder(folder: Path) -> dict[str, bytes]:
 
 
 def refused(given: Path | None = None, error: type[CrnrError] = DataError, name: str = TINY) -> str:
-    """The message; no folder of models is there afterwards."""
+    """Return the message; no folder of models is there afterwards."""
     with pytest.raises(error) as caught:
         get_model(name, given)
     assert not Path("models").exists()
@@ -108,7 +108,7 @@ def test_files_with_another_hash_are_not_read(
 
 
 def accept(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    """As if the catalogue had the hash of this file, and could be wrong."""
+    """Put the hash of this file into the catalogue."""
     entry = MODELS[TINY]
     assert entry.weights is not None
     known = replace(entry.weights, sha256=hashlib.sha256(content).hexdigest())
@@ -167,7 +167,7 @@ def test_a_model_that_another_program_fetched(weights: Path, tmp_path: Path) -> 
         get_model("dinov2-small", weights)
 
 
-def test_no_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_names_the_missing_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "find_spec", lambda name: None)
     missing = describe_missing("photos", f"crnr model get {TINY}", "tiny_lite_weights")
     assert refused(error=CrnrError) == f"{missing}; or give its file {WEIGHTS} with --weights"
@@ -178,7 +178,7 @@ def test_a_package_without_its_file(weights: Path) -> None:
     assert refused() == f"{weights}: no such file; give the weights file with --weights"
 
 
-def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
+def test_get_model_refuses_missing_weights(weights: Path, tmp_path: Path) -> None:
     for given in (tmp_path / "none", tmp_path):
         assert refused(given) == f"{given}: no such file; give the weights file with --weights"
     weights.chmod(0)
@@ -186,7 +186,7 @@ def test_given_files_that_are_none(weights: Path, tmp_path: Path) -> None:
         assert refused(weights) == f"{weights}: cannot read it (Permission denied)"
 
 
-def test_without_onnx(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_without_onnx_names_the_extra(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_extras(monkeypatch.setattr)
     assert refused(error=CrnrError) == describe_missing("photos", f"crnr model get {TINY}", "onnx")
 
@@ -210,7 +210,9 @@ def test_folders_that_cannot_be_written(
     assert list((tmp_path / "closed").iterdir()) == []
 
 
-def test_a_full_disk(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_model_on_a_full_disk_leaves_nothing(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -239,7 +241,7 @@ LITE0 = "efficientnet-lite0"
 
 
 def environment(models: Path) -> dict[str, str]:
-    """Of a process; to measure coverage there would need files too."""
+    """Return the environment of a process without coverage, which would need files."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     return {**kept, "CRNR_MODELS": str(models)}
 
@@ -277,8 +279,8 @@ def test_killed_while_writing(crnr: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_two_at_once(crnr: Runner) -> None:
-    """Both succeed, or one of them is asked to wait; the model is complete."""
+def test_get_model_twice_at_once_leaves_a_complete_model(crnr: Runner) -> None:
+    """Both succeed, or one of them has to wait; the model is complete."""
     models = crnr.here / "models"
     processes = [crnr.start("model", "get", LITE0, env=environment(models)) for _ in range(2)]
     outcomes = sorted((ended(process) for process in processes), key=lambda outcome: outcome.exit)

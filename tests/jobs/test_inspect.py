@@ -31,7 +31,7 @@ def could_be(found: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("suffix", ["npz", "h5", "mat"])
-def test_arrays_and_what_is_taken(crnr: Runner, suffix: str) -> None:
+def test_info_lists_arrays_and_the_chosen_ones(crnr: Runner, suffix: str) -> None:
     name = f"x.{suffix}"
     arrays = {"gnd": np.eye(3)[LABELS - 1], "names": np.array(list("abcdefg")), "x": STACK}
     save_arrays(Path(name), arrays)
@@ -62,7 +62,7 @@ def test_a_choice_is_a_problem_with_its_remedy(crnr: Runner) -> None:
     assert (shown.exit, shown.err) == (0, f"note: {problem}\n")
 
 
-def test_the_table(crnr: Runner) -> None:
+def test_info_prints_a_table_of_arrays(crnr: Runner) -> None:
     save_arrays(Path("x.npz"), {"x": STACK, "label": LABELS, "more": np.zeros((2, 2, 2, 2, 2))})
     shown = crnr("info", "x.npz", columns=80)
     assert shown.exit == 0
@@ -81,7 +81,7 @@ def test_the_table(crnr: Runner) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["npy", "csv"])
-def test_other_kinds(crnr: Runner, suffix: str) -> None:
+def test_info_lists_the_arrays_of_every_format(crnr: Runner, suffix: str) -> None:
     save_features(Path(f"x.{suffix}"), np.ones((7, 4)), LABELS)
     found = record(crnr, f"x.{suffix}")
     assert could_be(found) == {"features": ["features"], "labels": ["labels"]}
@@ -91,7 +91,7 @@ def test_other_kinds(crnr: Runner, suffix: str) -> None:
     }
 
 
-def test_what_must_not_be_read_is_listed_with_the_reason(crnr: Runner) -> None:
+def test_info_lists_unsafe_arrays_with_the_reason(crnr: Runner) -> None:
     with h5py.File("x.h5", "w") as file:
         file["features"] = np.ones((5, 3))
         file["link"] = h5py.SoftLink("features")

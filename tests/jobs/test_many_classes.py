@@ -1,4 +1,4 @@
-"""Galleries of very many classes: what is written and shown by default, and that all of it is right."""
+"""Galleries of very many classes: the default output, and that all of it is right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELLED = "labelled 8 of 8 queries: out.csv\n"
 
 
 def make_features(n_classes: int) -> np.ndarray:
-    """Two samples per class as gallery.npz, and a query of each of eight classes as queries.npz."""
+    """Return two samples per class as gallery.npz, and a query of each of eight classes as queries.npz."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(n_classes, 16))
     labels = [f"c{i:04}" for i in range(n_classes)]

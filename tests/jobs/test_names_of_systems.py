@@ -36,7 +36,7 @@ def write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
 
 
 def as_seen(path: str) -> str:
-    """The path as a file system sees it that folds names."""
+    """Return the path as a file system sees it that folds names."""
     return unicodedata.normalize("NFC", path).upper()
 
 
@@ -106,7 +106,7 @@ def test_a_folder_of_another_case_is_not_filled(images: Path, monkeypatch: pytes
     assert list(Path("mine").iterdir()) == [Path("mine/ROSE")]
 
 
-def test_linux_keeps_apart_what_it_can(images: Path) -> None:
+def test_sort_on_linux_keeps_names_apart_that_differ_in_case(images: Path) -> None:
     write_csv(Path("out.csv"), [("q/0.png", "Rose"), ("q/1.png", "rose"), ("q/2.png", "a:b")])
     sort(Path("out.csv"), Path("sorted"), SortOptions())
     assert {path.name for path in Path("sorted").glob("[!.]*")} == {"Rose", "rose", "a:b"}
@@ -164,7 +164,7 @@ class TestSplit:
                 draw_image(len(label), i).save(crnr.here / "photos" / label / f"{i}.png")
         return crnr
 
-    ARGUMENTS = ("split", "photos", "--gallery", "g", "--queries", "q")
+    ARGUMENTS = ("split", "photos", "--train", "g", "--test", "q")
 
     def test_classes_that_would_be_one_are_refused(
         self, here: Runner, monkeypatch: pytest.MonkeyPatch
@@ -193,7 +193,7 @@ class TestSplit:
         again = here(*self.ARGUMENTS, "--portable-names")
         assert "0 files copied, 8 are already there" in again.err
 
-    def test_what_systems_put_beside_the_images_is_left_alone(self, here: Runner) -> None:
+    def test_split_ignores_files_of_operating_systems(self, here: Runner) -> None:
         assert here(*self.ARGUMENTS).exit == 0
         for name in ("Thumbs.db", "desktop.ini", ".DS_Store", "Icon\r", "._0.png"):
             (here.here / "g" / "Rose" / name).touch()
@@ -213,7 +213,7 @@ class TestEitherForm:
         assert crnr("build", "gallery", "-q").exit == 0
         return stored, given_name
 
-    def test_sources(self, crnr: Runner, forms: tuple[str, str]) -> None:
+    def test_classify_finds_sources_in_any_unicode_form(self, crnr: Runner, forms: tuple[str, str]) -> None:
         stored, given_name = forms
         for source in (f"gallery/{given_name}", f"gallery/{given_name}/{given_name}.png"):
             outcome = crnr("classify", source)
@@ -233,7 +233,7 @@ class TestEitherForm:
         (crnr.here / "marked.csv").write_text(
             f"path,remove\ngallery/{given_name}/{given_name}.png,x\n", "utf-8"
         )
-        outcome = crnr("remove", "gallery.h5", "--from", "marked.csv", "--dry-run")
+        outcome = crnr("remove", "gallery.h5", "--marked-in", "marked.csv", "--dry-run")
         assert outcome.out.splitlines()[1:] == removed
         draw_image(9, 9).save(crnr.here / "new.png")
         assert (
@@ -241,7 +241,7 @@ class TestEitherForm:
         )
         assert crnr("rename", "gallery.h5", given_name, "other", "-q").exit == 0
 
-    def test_corrections(self, crnr: Runner, forms: tuple[str, str]) -> None:
+    def test_add_finds_corrections_in_any_unicode_form(self, crnr: Runner, forms: tuple[str, str]) -> None:
         stored, given_name = forms
         (crnr.here / "new").mkdir()
         draw_image(7, 7).save(crnr.here / "new" / f"{stored}.png")
@@ -249,4 +249,4 @@ class TestEitherForm:
         (crnr.here / "corrections.csv").write_text(text, "utf-8")
         outcome = crnr("add", "gallery.h5", "--corrections", "corrections.csv", "--json")
         assert outcome.exit == 0
-        assert f"new/{stored}.png" in crnr("info", "gallery.h5", "--samples").out
+        assert f"new/{stored}.png" in crnr("info", "gallery.h5", "--list-examples").out

@@ -70,7 +70,9 @@ def test_info_names_the_neighbours_after_the_other_parameters(built: Runner) -> 
 
 def test_explain_gives_weight_to_neighbours_alone(built: Runner) -> None:
     drawn = built.here / "page.html"
-    result = built("explain", "queries.npz#2", "-g", "crnr.h5", "--against", "crc", "--json", "-o", drawn)
+    result = built(
+        "explain", "queries.npz#2", "-g", "crnr.h5", "--compare-with", "crc", "--json", "-o", drawn
+    )
     assert result.exit == 0, result.err
     ours, other = json.loads(result.out)["explanations"]
     assert (ours["parameters"]["neighbors"], other["parameters"]["neighbors"]) == (K, K)

@@ -30,7 +30,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
     return crnr
 
 
-def test_patterns_remove_what_the_names_would(built: Runner) -> None:
+def test_remove_by_pattern_equals_remove_by_name(built: Runner) -> None:
     (built.here / "other.h5").write_bytes((built.here / "gallery.h5").read_bytes())
     result = built("remove", "gallery.h5", "--sample", "gallery/ham/[01].png", "--class", "spi*")
     assert (result.exit, result.out) == (0, "")
@@ -58,7 +58,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     """A CSV has names, and one that is gone must not remove others."""
     (built.here / "audit.csv").write_text("path,remove\ngallery/ham/*.png,x\n")
     before = (built.here / "gallery.h5").read_bytes()
-    result = built("remove", "gallery.h5", "--from", "audit.csv")
+    result = built("remove", "gallery.h5", "--marked-in", "audit.csv")
     assert (result.exit, result.out) == (1, "")
     assert result.err.startswith("error: gallery.h5: has no example gallery/ham/*.png; there are ")
     assert (built.here / "gallery.h5").read_bytes() == before
@@ -76,7 +76,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_what_matches_nothing_or_everything(
+def test_remove_refuses_patterns_that_match_nothing_or_everything(
     built: Runner, arguments: tuple[str, ...], message: str, more: tuple[str, ...]
 ) -> None:
     before = (built.here / "gallery.h5").read_bytes()
@@ -85,7 +85,7 @@ def test_what_matches_nothing_or_everything(
     assert (built.here / "gallery.h5").read_bytes() == before
 
 
-def test_what_would_be_removed(built: Runner) -> None:
+def test_remove_dry_run_lists_the_samples(built: Runner) -> None:
     before = (built.here / "gallery.h5").stat()
     arguments = ("remove", "gallery.h5", "--class", "ham", "--sample", "gallery/sp*/2.png", "--dry-run")
     result = built(*arguments)
@@ -112,7 +112,7 @@ def test_the_samples_of_a_gallery_are_listed(built: Runner) -> None:
     draw_image(0, 8).save(path)
     os.utime(path, ns=(0, 1_700_000_000_987_654_321))
     assert built("add", "gallery.h5", "gallery", "-q").exit == 0
-    result = built("info", "gallery.h5", "--samples")
+    result = built("info", "gallery.h5", "--list-examples")
     assert (result.exit, result.err) == (0, "")
     header, *listed = csv.reader(io.StringIO(result.out, newline=""))
     assert header == ["sample", "class", "sha256", "bytes", "modified"]
@@ -125,26 +125,26 @@ def test_the_samples_of_a_gallery_are_listed(built: Runner) -> None:
     assert {name: rest for name, *rest in listed} == expected
     assert len(listed) == 10
     assert [name for name, *_ in listed] == load_gallery(built.here / "gallery.h5").names
-    as_json = built("info", "gallery.h5", "--samples", "--json")
+    as_json = built("info", "gallery.h5", "--list-examples", "--json")
     assert (as_json.exit, as_json.err) == (0, "")
     assert [[str(value) for value in record.values()] for record in json.loads(as_json.out)] == listed
 
 
 def test_samples_of_which_no_file_is_known(crnr: Runner) -> None:
-    """Those of an estimator were never in a file."""
+    """An estimator's samples were never in a file."""
     random = np.random.default_rng(0)
     CRNRClassifier().fit(random.random((6, 4)), list("aabbcc")).save(crnr.here / "gallery.h5")
-    result = crnr("info", "--samples")
+    result = crnr("info", "--list-examples")
     assert (result.exit, result.err) == (0, "")
     listed = rows(result.out)
     assert [row["class"] for row in listed] == list("aabbcc")
     assert {row["bytes"] for row in listed} == {row["modified"] for row in listed} == {""}
-    assert json.loads(crnr("info", "--samples", "--json").out)[0]["bytes"] is None
+    assert json.loads(crnr("info", "--list-examples", "--json").out)[0]["bytes"] is None
 
 
 def test_a_list_can_be_cut_short(crnr: Runner) -> None:
-    """Whoever reads the list may stop reading."""
+    """The reader of the list may stop reading."""
     make_features(crnr.here / "many.npz", per_class=5000)
     assert crnr("build", "many.npz", "--method", "nn", "-q").exit == 0
-    result = crnr.bash("set +o pipefail; crnr info gallery.h5 --samples | head -2 | cut -d, -f1,2")
+    result = crnr.bash("set +o pipefail; crnr info gallery.h5 --list-examples | head -2 | cut -d, -f1,2")
     assert (result.exit, result.out, result.err) == (0, "sample,class\nmany.npz#0,ant\n", "")

@@ -28,7 +28,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
 
 
 def values(table: Path) -> list[list[str]]:
-    """Everything of the answers but the names of classes, the residuals in their order."""
+    """Return everything of the answers but the names of classes, the residuals in their order."""
     return [
         [text for name, text in row.items() if name not in ("truth", "label", "runner_up")]
         for row in read_rows(table)
@@ -37,7 +37,9 @@ def values(table: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("new", ["bug", "aaa", "zebra", "ünïcode ☃", "a/b", "Bee"])
 @pytest.mark.parametrize("calibrate", [(), ("--calibrate",)])
-def test_it_is_the_gallery_of_a_renamed_folder(crnr: Runner, new: str, calibrate: tuple[str, ...]) -> None:
+def test_rename_gives_the_gallery_of_a_renamed_folder(
+    crnr: Runner, new: str, calibrate: tuple[str, ...]
+) -> None:
     """Also where the class gets another place in the order of names."""
     make_features(crnr.here / "old.npz", per_class=6)
     make_features(crnr.here / "queries.npz", seed=4)
@@ -119,7 +121,7 @@ def test_merging_is_building_from_one_folder(built: Runner) -> None:
         (("bee", "bee", "--merge"), 2, "the class is called bee already; give another name"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_rename_refuses_invalid_arguments(
     built: Runner, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     before = (built.here / "gallery.h5").read_bytes()

@@ -1,4 +1,4 @@
-"""Review: which answers are on the page, in which order, and what is said about the rest."""
+"""Review: the answers on the page, their order, and notes on the rest."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_page_can_be_limited_to_the_most_doubtful_answers(ready: Runner) -> No
     assert [row[:7] for row in data_of(page)["answers"]] == [
         row[:7] for row in data_of(Path("all.html"))["answers"][:2]
     ]
-    # What was decided on one page is known on the other.
+    # Decisions on one page are stored for the other.
     assert data_of(page)["identity"] == data_of(Path("all.html"))["identity"]
     assert "2 of 6 answers" in page.read_text()
 

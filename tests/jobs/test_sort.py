@@ -73,7 +73,7 @@ TARGETS = {
 
 
 def tree(folder: str | Path) -> dict[str, bytes]:
-    """All files below a folder, links followed, without those of crnr; folders too."""
+    """Return all files below a folder, links followed, without crnr's own; folders too."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
         if not path.name.startswith(".crnr-sort"):
@@ -86,7 +86,7 @@ def only_files(folder: str | Path) -> dict[str, bytes]:
 
 
 def files(folder: str | Path) -> Counter[bytes]:
-    """How often each content is there."""
+    """Return how often each content is there."""
     return Counter(only_files(folder).values())
 
 
@@ -151,7 +151,7 @@ def test_permissions_times_and_attributes_are_copied() -> None:
 
 
 @each_how
-def test_what_is_in_the_folder_is_never_overwritten(how: str) -> None:
+def test_sort_never_overwrites_files(how: str) -> None:
     write_csv(ROWS)
     for name in ("cat/1.png", "dog/2.png", "cat/1 (3).png"):
         Path("sorted", name).parent.mkdir(parents=True, exist_ok=True)
@@ -166,9 +166,7 @@ def test_what_is_in_the_folder_is_never_overwritten(how: str) -> None:
 
 
 @each_how
-def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sort_does_not_overwrite_a_file_that_appears_last(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_csv(ROWS)
     place = placing.Tree.place
 
@@ -200,7 +198,7 @@ def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(
     # Only a move is done in another way across file systems.
     [*((how, False) for how in HOWS), pytest.param("move", True, marks=pytest.mark.slow)],
 )
-def test_any_operation_may_fail_and_the_next_run_ends_it(
+def test_sort_and_undo_recover_from_any_failing_call(
     how: str, across: bool, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of the sort and of its undoing; afterwards every file is there exactly once."""
@@ -256,7 +254,7 @@ def test_a_move_that_was_killed_between_copying_and_removing_is_finished() -> No
     assert Path("q/b/1.png").read_text() == "something else"
 
 
-def test_undo_leaves_what_was_changed() -> None:
+def test_sort_undo_leaves_changed_files() -> None:
     write_csv(ROWS[:3])
     run("copy")
     Path("sorted/cat/1.png").write_text("edited")
@@ -313,7 +311,7 @@ def test_files_may_be_sorted_within_their_own_folder() -> None:
     assert {path: Path(path).read_bytes() for path in contents} == contents
 
 
-def test_two_runs_at_once_are_refused() -> None:
+def test_sort_refuses_a_second_run() -> None:
     write_csv(ROWS)
     Path("sorted").mkdir()
     message = "sorted: another crnr is writing it"
@@ -458,7 +456,7 @@ def test_files_that_cannot_be_sorted_are_left_out() -> None:
     assert moved["second.png"] == moved["lost.png"] == "is a link, and only files are moved"
 
 
-def test_a_dry_run_says_what_the_run_does() -> None:
+def test_sort_dry_run_reports_the_same_rows() -> None:
     write_csv(ROWS)
     before = tree(".")
     dry = run("move", dry_run=True)
@@ -467,7 +465,7 @@ def test_a_dry_run_says_what_the_run_does() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"[1]\n", b'{"crnr_sort": 1}\n', b"[" * 100_000 + b"\n"])
-def test_what_is_not_a_list(content: bytes) -> None:
+def test_sort_undo_refuses_files_that_are_not_lists(content: bytes) -> None:
     LIST.parent.mkdir()
     LIST.write_bytes(content)
     with pytest.raises(DataError, match=re.escape("not an undo file of `crnr sort`")):

@@ -36,7 +36,7 @@ def run(*names: str, **options: Any) -> SplitReport:
 
 
 def files(folder: str | Path) -> dict[str, bytes]:
-    """All files below a folder, links followed."""
+    """Return all files below a folder, links followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))
@@ -96,7 +96,7 @@ def test_the_choice_depends_on_seed_and_names_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_exact_copies_are_on_the_same_side() -> None:
-    """Also those of another class, and whatever they are called."""
+    """Also copies in another class, and with any name."""
     for seed in range(12):
         folder = Path(f"run {seed}")
         make_images(folder / "all", ("ant", "bee"), per_class=6)
@@ -126,7 +126,7 @@ def test_a_class_with_one_image_is_in_the_gallery() -> None:
     assert note.text == "no queries of 2 classes, whose images are too few or all the same: one, same"
 
 
-def test_folders_below_that_of_a_class_are_kept() -> None:
+def test_split_keeps_folders_below_a_class() -> None:
     make_images(Path("all/ant"), ("old", "new"), per_class=3)
     make_images(Path("all"), ("bee",), per_class=3)
     run()
@@ -151,7 +151,7 @@ def test_images_of_two_sources_may_have_one_name() -> None:
     shutil.rmtree("g")
     shutil.rmtree("q")
     run("b", "a")
-    assert {**files("g"), **files("q")} == both  # whatever the order is
+    assert {**files("g"), **files("q")} == both  # in any order
 
 
 def test_labels_of_a_table(crnr: Runner) -> None:
@@ -161,7 +161,7 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     for folder, label in (("x", "../../etc"), ("y", "nice one")):
         lines += [f"all/{folder}/{i}.png,{label}" for i in range(4 if folder == "x" else 3)]
     Path("labels.csv").write_text("\n".join(lines) + "\n")
-    result = crnr("split", "all", "--labels", "labels.csv", "--gallery", "g", "--queries", "q", "--json")
+    result = crnr("split", "all", "--labels", "labels.csv", "--train", "g", "--test", "q", "--json")
     assert result.exit == 3
     assert result.err.startswith("left out: all/y/3.png: has no label in labels.csv\n")
     record = json.loads(result.out)
@@ -174,7 +174,7 @@ def test_labels_of_a_table(crnr: Runner) -> None:
     assert {path.name for path in Path().iterdir()} == {"all", "g", "q", "labels.csv"}
 
 
-def test_what_is_no_image_stays_where_it_is() -> None:
+def test_split_leaves_other_files_in_place() -> None:
     make_images(Path("all"), ("ant", "bee"), per_class=3)
     Path("all/README.md").write_text("about")
     Path("all/ant/notes.txt").write_text("about ants")
@@ -217,7 +217,7 @@ def test_other_files_in_the_folders_are_never_touched() -> None:
     assert files("g") | files("q") == {**done, target: b"mine"}
 
 
-def test_a_file_that_appears_in_the_last_moment_is_not_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_does_not_overwrite_a_file_that_appears_last(monkeypatch: pytest.MonkeyPatch) -> None:
     make_images(Path("all"), per_class=4)
     copied = placing.copy_new
 
@@ -274,7 +274,7 @@ def test_sources_that_cannot_be_split() -> None:
     assert not Path("g").exists()
 
 
-def test_two_runs_at_once_are_refused() -> None:
+def test_split_refuses_a_second_run() -> None:
     make_images(Path("all"), per_class=2)
     Path("q").mkdir()
     with locked(Path("q/.crnr-split.lock"), Path("q")), pytest.raises(OutputError, match=r"^q: "):
@@ -285,7 +285,7 @@ def test_two_runs_at_once_are_refused() -> None:
 
 @pytest.mark.parametrize("error", [Killed, OSError])
 @each_how
-def test_any_operation_may_fail_and_the_next_run_ends_it(
+def test_split_recovers_from_any_failing_call(
     how: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_images(tmp_path / "start/all", ("ant", "bee"), per_class=2)
@@ -310,11 +310,11 @@ def test_any_operation_may_fail_and_the_next_run_ends_it(
         assert number < 300
 
 
-def test_what_people_see(crnr: Runner) -> None:
+def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
     make_images(Path("all"), ("ant", "bee"), per_class=5)
     shutil.copy("all/ant/0.png", "all/ant/copy.png")
     Path("all/ant/notes.txt").write_text("about ants")
-    arguments = ("split", "all", "--gallery", "g", "--queries", "q")
+    arguments = ("split", "all", "--train", "g", "--test", "q")
     planned = crnr(*arguments, "--dry-run")
     assert planned.exit == 0
     assert {path.name for path in Path().iterdir()} == {"all"}
@@ -348,7 +348,7 @@ def test_what_people_see(crnr: Runner) -> None:
         "notes": [],
     }
     assert crnr(*arguments).err == f"{notes}0 files copied, 11 are already there\n{ending}"
-    # What was split can be used.
+    # The split folders can be used.
     assert crnr("build", "g", "-q").exit == 0
     assert json.loads(crnr("evaluate", "q", "--json").out)["n"] == 2
 
@@ -362,15 +362,15 @@ def test_what_people_see(crnr: Runner) -> None:
             "--share and --per-class contradict each other; give one of them",
         ),
         (("--share", "0"), "--share must be above 0 and at most 1, not 0 (see `crnr split --help`)"),
-        (("--gallery", ""), "--gallery: the name of the folder is empty"),
+        (("--train", ""), "--train: the name of the folder is empty"),
         (
             ("--how", "move"),
             "--how: 'move' is not one of copy, hardlink, link (see `crnr split --help`)",
         ),
     ],
 )
-def test_wrong_lines(crnr: Runner, arguments: tuple[str, ...], message: str) -> None:
+def test_split_refuses_invalid_arguments(crnr: Runner, arguments: tuple[str, ...], message: str) -> None:
     make_images(Path("all"), per_class=2)
-    result = crnr("split", "all", "--gallery", "g", "--queries", "q", *arguments)
+    result = crnr("split", "all", "--train", "g", "--test", "q", *arguments)
     assert (result.exit, result.out, result.err) == (2, "", f"error: {message}\n")
     assert {path.name for path in Path().iterdir()} == {"all"}

@@ -1,4 +1,4 @@
-"""How sure classify is: the columns probability and set, and --min-probability."""
+"""Probabilities of classify: the columns probability and set, and --min-probability."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_column_is_the_softmax_of_the_residuals(crnr: Runner, files: dict[st
         assert CLASSES[expected.argmax()] == row["label"]
 
 
-def test_only_a_gallery_that_knows_brings_the_column(crnr: Runner, files: dict[str, Path]) -> None:
+def test_only_a_calibrated_gallery_adds_the_probability_column(crnr: Runner, files: dict[str, Path]) -> None:
     plain, calibrated = classified(crnr, files, gallery="plain"), classified(crnr, files)
     assert "probability" not in plain
     without = rows(calibrated)
@@ -116,7 +116,7 @@ def test_both_reasons_to_reject(crnr: Runner, files: dict[str, Path]) -> None:
 
 
 def parts(text: str) -> list[str]:
-    """The labels of a set, read character by character."""
+    """Return the labels of a set, read character by character."""
     labels, escaped = [""], False
     for character in text:
         if escaped or character not in "\\|":
@@ -129,7 +129,7 @@ def parts(text: str) -> list[str]:
     return labels if text else []
 
 
-def test_sets_are_nested_ordered_and_contain_the_truth_as_often_as_they_say(
+def test_label_sets_are_nested_and_cover_the_truth_at_their_level(
     crnr: Runner, files: dict[str, Path]
 ) -> None:
     found = {level: rows(classified(crnr, files, "--sets", level)) for level in (0.5, 0.8, 0.95)}
@@ -255,7 +255,7 @@ def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, file
     assert Path("out.html").read_text().count("<circle") == len(record["reliability"]["bins"]) == 5
 
 
-def test_without_probabilities_evaluate_says_nothing_about_them(crnr: Runner, files: dict[str, Path]) -> None:
+def test_evaluate_without_probabilities_prints_none(crnr: Runner, files: dict[str, Path]) -> None:
     assert crnr("classify", files["queries"], "-g", files["plain"], "-o", "out.csv", "-q").exit == 0
     record = json.loads(crnr("evaluate", "out.csv", "--json").out)
     assert (record["reliability"], record["sets"]) == (None, None)

@@ -30,11 +30,11 @@ PAPER = setting(Crnr())
 
 
 def trial(setting: Setting, n_right: int, n: int = 400) -> Trial:
-    """Right on the first so many samples: of two, the better one is right wherever the other is."""
+    """Right on the first `n_right` samples: of two, the better one is right wherever the other is."""
     return Trial(setting, np.arange(n) < n_right)
 
 
-def test_the_error_of_a_lead_is_that_of_paired_answers() -> None:
+def test_lead_has_the_standard_error_of_paired_answers() -> None:
     right = np.array([1, 1, 1, 0, 0, 1, 0, 1], dtype=bool)
     other = np.array([1, 0, 0, 0, 1, 1, 0, 1], dtype=bool)
     lead, error = Trial(PAPER, right).lead(Trial(PAPER, other))
@@ -50,7 +50,7 @@ def test_the_papers_setting_stays_within_one_standard_error() -> None:
     assert choose([paper, other], paper) is paper
 
 
-def test_of_those_near_the_best_the_fewest_changes_win() -> None:
+def test_choose_prefers_the_fewest_changes_near_the_best() -> None:
     paper = trial(PAPER, 300)
     near = trial(setting(Crnr(lam=1.0), 1.0), 339)
     best = trial(setting(Crnr(lam=1.0, mu=0.3, iterations=8), 0.5), 340)
@@ -58,7 +58,7 @@ def test_of_those_near_the_best_the_fewest_changes_win() -> None:
     assert choose([paper, far, near, best], paper) is near
 
 
-def test_what_is_chosen_beats_the_papers_setting_itself() -> None:
+def test_choose_requires_a_setting_that_beats_the_default() -> None:
     rng = np.random.default_rng(0)
     paper = trial(PAPER, 300)
     best = trial(setting(Crnr(lam=1.0), 0.5), 308)
@@ -77,7 +77,7 @@ def test_another_method_must_beat_all_of_crnr() -> None:
     assert choose([paper, crnr, better], paper) is better
 
 
-def test_principal_axes_never_see_what_is_held_back() -> None:
+def test_principal_axes_are_fitted_without_held_out_samples() -> None:
     raw = np.random.default_rng(0).normal(size=(12, 5))
     class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
     samples = job.FoldedSamples([raw], [Recipe(5)], class_index, fold_of, np.full(12, True), "float64")
@@ -132,11 +132,14 @@ def test_tune_shows_a_table_with_the_papers_setting(
 ) -> None:
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = crnr("tune", heavy_tails, "--pca", "0,10", "--samples", "rows")
+    result = crnr("tune", heavy_tails, "--try-pca", "0,10", "--samples-axis", "rows")
     assert result.exit == 0
     assert "60 examples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "vs. default" in result.out
-    assert f"to build a gallery with it: crnr build {heavy_tails} --samples rows --method crnr" in result.err
+    assert (
+        f"to build a gallery with it: crnr build {heavy_tails} --samples-axis rows --method crnr"
+        in result.err
+    )
 
 
 def test_copies_do_not_make_a_setting_look_better(crnr: Runner, tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_copies_do_not_make_a_setting_look_better(crnr: Runner, tmp_path: Path) 
 def budgeted(
     budget: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[str], float]:
-    """The recipes and methods tried, on a clock by which every pass takes so many seconds; and its time."""
+    """Return the recipes and methods tried, and the time, on a clock with a fixed time per pass."""
     now = 0.0
     monkeypatch.setattr(job.time, "perf_counter", lambda: now)
     methods: list[Method] = [Crnr(lam=lam) for lam in (0.01, 0.1, 1.0)]
@@ -168,7 +171,7 @@ def budgeted(
     return tried, now
 
 
-def test_the_budget_is_kept_and_what_one_recipe_leaves_the_others_use(
+def test_tune_keeps_its_budget_and_passes_unused_time_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     everything = ["1/0.01", "1/0.1", "1/1", "0.5/0.01", "0.5/0.1", "0.5/1"]
@@ -182,7 +185,7 @@ def test_the_budget_is_kept_and_what_one_recipe_leaves_the_others_use(
 
 def test_a_column_is_shown_for_all_that_was_tried(crnr: Runner, heavy_tails: Path) -> None:
     """Although the best settings may agree in it."""
-    shown = crnr("tune", heavy_tails, "--pca", "0,5", "--budget", "20").out
+    shown = crnr("tune", heavy_tails, "--try-pca", "0,5", "--budget", "20").out
     assert {"power", "pca"} <= set(shown.splitlines()[2].split())
 
 
@@ -219,7 +222,9 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
         ("aaaa", "only one class: there is nothing to tune; add examples of other classes"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: str, message: str) -> None:
+def test_tune_refuses_one_class_and_single_samples(
+    crnr: Runner, tmp_path: Path, labels: str, message: str
+) -> None:
     np.savez(path := tmp_path / "f.npz", features=np.eye(4), labels=np.array(list(labels)))
     result = crnr("tune", path)
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")
@@ -230,21 +235,19 @@ def test_what_cannot_be_tuned_is_refused(crnr: Runner, tmp_path: Path, labels: s
     [
         (["--methods", "magic"], "error: --methods: 'magic' is not one of crnr, nrc, "),
         (["--plot", "x.bmp"], "error: x.bmp: the name of a plot must end in .png, .svg, .pdf"),
-        (["--pca", "1.5"], "--pca '1.5': give settings separated by commas"),
-        (["--pca", "inf"], "--pca 'inf': give settings separated by commas"),
-        (["--power", "a"], "--power 'a': give settings separated by commas"),
+        (["--try-pca", "1.5"], "--try-pca '1.5': give settings separated by commas"),
+        (["--try-pca", "inf"], "--try-pca 'inf': give settings separated by commas"),
+        (["--try-power", "a"], "--try-power 'a': give settings separated by commas"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_options_that_say_nothing_are_refused(
-    crnr: Runner, heavy_tails: Path, option: list[str], words: str
-) -> None:
+def test_tune_refuses_invalid_options(crnr: Runner, heavy_tails: Path, option: list[str], words: str) -> None:
     result = crnr("tune", heavy_tails, *option)
     assert (result.exit, result.out) == (2, "")
     assert words in result.err
 
 
-def test_without_matplotlib_one_line_says_how_to_get_it(
+def test_tune_without_matplotlib_names_the_extra(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_extras(monkeypatch.setattr)
@@ -253,7 +256,7 @@ def test_without_matplotlib_one_line_says_how_to_get_it(
     assert result.err == f"error: {describe_missing('report', '--plot', 'matplotlib')}\n"
 
 
-def test_what_does_not_fit_in_memory_is_refused(
+def test_tune_refuses_more_than_fits_into_memory(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_free_bytes(20_000, monkeypatch.setattr)  # enough to read them
@@ -270,10 +273,10 @@ def test_what_does_not_fit_in_memory_is_refused(
 def test_any_method_of_the_registry_can_be_tried_within_a_budget(
     crnr: Runner, heavy_tails: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is asked for by name is tried right after the paper's setting, and shown."""
+    """Named methods are tried right after the default setting, and shown."""
     monkeypatch.setattr(job, "LAMS", (0.01, 1.0))
     monkeypatch.setattr(job, "MUS", (0.1,))
-    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--power", "1")
+    result = crnr("tune", heavy_tails, "--methods", "nn,svm,crc", "--try-power", "1")
     assert result.exit == 0, result.err
     for name in ("nn", "svm", "crc"):
         assert sum(name in line.split()[:2] for line in result.out.splitlines()) == 1
@@ -291,7 +294,7 @@ def test_classes_that_no_gallery_could_have_are_refused_before_any_work(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], words: str
 ) -> None:
     make_images(crnr.here / "gallery", classes)
-    monkeypatch.setattr(job, "_which_are_right", None)  # nothing is to be tried
+    monkeypatch.setattr(job, "_find_right_answers", None)  # nothing is to be tried
     outcome = crnr("tune", "gallery", "-o", "gallery.h5")
     assert (outcome.exit, outcome.out, outcome.err) == (1, "", f"error: {words}\n")
     assert crnr.files() == {"gallery"}

@@ -47,7 +47,7 @@ def striped(crnr: Runner) -> Runner:
 
 
 def test_extractors_take_turns_and_the_chosen_one_is_built(striped: Runner) -> None:
-    result = striped("tune", "gallery", "--power", "1", "-o", "tuned.h5", "--json", "-q")
+    result = striped("tune", "gallery", "--try-power", "1", "-o", "tuned.h5", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     record = json.loads(result.out)
     tried = {(trial["extractor"], trial.get("cell")) for trial in record["trials"]}
@@ -89,25 +89,25 @@ def test_images_are_decoded_once_for_extractors_that_need_the_same_pixels(
         ("--extractor gradients", {"gradients 3", "gradients 5"}),
     ],
 )
-def test_what_is_given_is_not_varied(striped: Runner, options: str, tried: set[str]) -> None:
+def test_tune_does_not_vary_given_settings(striped: Runner, options: str, tried: set[str]) -> None:
     result = striped("tune", "gallery", *options.split(), "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     trials = json.loads(result.out)["trials"]
     assert {f"{one['extractor']} {one.get('cell', '')}".strip() for one in trials} == tried
 
 
-def test_parts_are_tried_if_asked(striped: Runner) -> None:
+def test_tune_tries_parts_on_request(striped: Runner) -> None:
     result = striped("tune", "gallery", "--extractor", "pixels", "--try-parts", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     trials = json.loads(result.out)["trials"]
     assert {trial["parts"] for trial in trials} == {None, "2x2", "4x4"}
-    named = striped("tune", "gallery", "--parts", "3x2", "--power", "1", "-o", "tuned.h5", "-q")
+    named = striped("tune", "gallery", "--try-parts", "3x2", "--try-power", "1", "-o", "tuned.h5", "-q")
     assert named.exit == 0
     assert load_gallery(Path("tuned.h5")).recipe.settings["parts"] == "3x2"
 
 
 def test_combinations_that_are_impossible_are_left_out(striped: Runner) -> None:
-    result = striped("tune", "gallery", "--parts", "0,7x7,9x9", "--pca", "0,3", "--json")
+    result = striped("tune", "gallery", "--try-parts", "0,7x7,9x9", "--try-pca", "0,3", "--json")
     assert result.exit == 0
     trials = json.loads(result.out)["trials"]
     # Cells of 3 make 7 x 7 blocks, cells of 5 make 4 x 4.
@@ -123,7 +123,7 @@ def test_combinations_that_are_impossible_are_left_out(striped: Runner) -> None:
 
 
 def test_nothing_possible_is_an_error(striped: Runner) -> None:
-    result = striped("tune", "gallery", "--extractor", "gradients", "--parts", "50x50")
+    result = striped("tune", "gallery", "--extractor", "gradients", "--try-parts", "50x50")
     assert (result.exit, result.out) == (2, "")
     assert result.err.splitlines()[-1].startswith("error: --parts 50x50: choose at most 7x7 for gradients")
 

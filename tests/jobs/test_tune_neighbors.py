@@ -40,10 +40,10 @@ def tried(record: dict[str, object]) -> set[int]:
 def test_numbers_of_neighbours_are_tried_in_galleries_where_they_save_time(
     crnr: Runner, moons: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = json.loads(crnr("tune", moons, "--power", "1", "--json").out)
+    few = json.loads(crnr("tune", moons, "--try-power", "1", "--json").out)
     assert tried(few) == {0}
     monkeypatch.setattr(job, "_LOCAL_FROM", 150)
-    result = crnr("tune", moons, "--power", "1", "--json")
+    result = crnr("tune", moons, "--try-power", "1", "--json")
     assert result.exit == 0
     record = json.loads(result.out)
     assert tried(record) == {0, 4, 7}
@@ -53,25 +53,25 @@ def test_numbers_of_neighbours_are_tried_in_galleries_where_they_save_time(
     assert "--neighbors 4" in result.err
 
 
-def test_of_very_many_samples_some_are_held_out_and_answered_by_neighbours_alone(
+def test_tune_holds_out_some_of_very_many_samples_and_uses_neighbours(
     crnr: Runner, moons: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_ALL_UP_TO", 149)
     monkeypatch.setattr(job, "_LOCAL_FROM", 100)
     monkeypatch.setattr(job, "_HELD_OUT", 40)
-    result = crnr("tune", moons, "--power", "1", "--methods", "nrc,crc,nn")
+    result = crnr("tune", moons, "--try-power", "1", "--methods", "nrc,crc,nn")
     assert result.exit == 0
     assert "40 of 150 examples, chosen at random, labelled by the others; best of 6 settings" in result.out
-    again = json.loads(crnr("tune", moons, "--power", "1", "--json").out)
+    again = json.loads(crnr("tune", moons, "--try-power", "1", "--json").out)
     assert (again["n"], again["n_samples"], again["folds"], tried(again)) == (40, 150, 1, {4, 7})
     assert again["paper"]["neighbors"] == 4
-    assert json.loads(crnr("tune", moons, "--power", "1", "--json").out)["trials"] == again["trials"]
+    assert json.loads(crnr("tune", moons, "--try-power", "1", "--json").out)["trials"] == again["trials"]
 
 
-def test_given_numbers_are_tried_and_build_takes_what_tune_prints(
+def test_tune_tries_given_neighbours_and_prints_options_for_build(
     crnr: Runner, moons: Path, tmp_path: Path
 ) -> None:
-    result = crnr("tune", moons, "--neighbors", "5", "--power", "1")
+    result = crnr("tune", moons, "--try-neighbors", "5", "--try-power", "1")
     assert result.exit == 0
     assert "best of 1 setting" in result.out
     line = next(line for line in result.err.splitlines() if "to build a gallery with it:" in line)
@@ -83,12 +83,14 @@ def test_given_numbers_are_tried_and_build_takes_what_tune_prints(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("many", "--neighbors 'many': give numbers separated by commas, such as 0,50"),
-        ("5,", "--neighbors '5,': give numbers separated by commas, such as 0,50"),
+        ("many", "--try-neighbors 'many': give numbers separated by commas, such as 0,50"),
+        ("5,", "--try-neighbors '5,': give numbers separated by commas, such as 0,50"),
         ("-1", "method crnr: neighbors must be a whole number from 0 (all examples) to 2000, not -1"),
     ],
 )
-def test_senseless_numbers(crnr: Runner, moons: Path, given: str, message: str) -> None:
-    result = crnr("tune", moons, "--neighbors", given)
+def test_tune_refuses_invalid_numbers_of_neighbours(
+    crnr: Runner, moons: Path, given: str, message: str
+) -> None:
+    result = crnr("tune", moons, "--try-neighbors", given)
     assert (result.exit, result.out) == (2, "")
     assert message in " ".join(result.err.split())

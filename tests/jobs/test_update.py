@@ -54,14 +54,14 @@ def axes_of(gallery: FittedGallery) -> Array:
 
 
 def residuals(gallery: FittedGallery) -> np.ndarray:
-    """Of queries that no gallery here has seen."""
+    """Return the residuals of new queries."""
     values = np.random.default_rng(5).random((20, gallery.recipe.n_inputs))
     vectors, _ = gallery.recipe.unit_vectors(values, gallery.dtype)
     return to_dense(gallery.residuals(vectors))
 
 
 def assert_equal(one: str, other: str) -> None:
-    """The same classes, samples and answers."""
+    """Compare classes, samples and answers."""
     a, b = load_gallery(Path(one)), load_gallery(Path(other))
     assert a.classes == b.classes
     assert dict(zip(a.names, a.hashes, strict=True)) == dict(zip(b.names, b.hashes, strict=True))
@@ -124,7 +124,7 @@ def test_add_of_nothing_new_changes_nothing(crnr: Runner) -> None:
     assert Path("gallery.h5").read_bytes() == before
 
 
-def test_add_features(crnr: Runner) -> None:
+def test_add_appends_rows_of_feature_files(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
     crnr("build", "a.npz", "--dtype", "float64")
@@ -134,7 +134,7 @@ def test_add_features(crnr: Runner) -> None:
     assert_equal("gallery.h5", "fresh.h5")
 
 
-def test_add_keeps_the_axes_of_pca_and_says_so(crnr: Runner) -> None:
+def test_add_keeps_the_axes_of_pca_and_prints_a_note(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
     crnr("build", "a.npz", "--pca", "3")
@@ -167,7 +167,7 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
 
 
 @pytest.mark.usefixtures("built")
-def test_add_names_what_it_leaves_out(crnr: Runner) -> None:
+def test_add_names_failed_files(crnr: Runner) -> None:
     make_images(crnr.here / "new", ["dog"], first=30)
     Path("new/dog/empty.png").write_bytes(b"")
     Path("new/eel").mkdir()
@@ -266,7 +266,7 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         ),
     ],
 )
-def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code: int, words: str) -> None:
+def test_remove_refuses_invalid_arguments(crnr: Runner, args: list[str], code: int, words: str) -> None:
     before = Path("gallery.h5").read_bytes()
     outcome = crnr("remove", "gallery.h5", *args)
     assert (outcome.exit, outcome.out, outcome.err) == (code, "", f"error: {words}\n")
@@ -275,7 +275,9 @@ def test_remove_refuses_what_makes_no_sense(crnr: Runner, args: list[str], code:
 
 
 @pytest.mark.usefixtures("built")
-def test_update_reads_only_what_may_have_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_update_reads_only_possibly_changed_files(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     batches = Images.read_batches
 
@@ -328,7 +330,7 @@ def test_the_first_update_is_a_build(crnr: Runner) -> None:
     assert outcome.err.startswith("gallery.h5: 3 classes, 12 examples")
 
 
-def test_update_keeps_the_settings(crnr: Runner) -> None:
+def test_build_update_keeps_the_settings(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     crnr("build", "gallery", "--lam", "0.5", "--size", "6x5")
     draw_image(1, 50).save("gallery/bee/1.png")
@@ -344,7 +346,7 @@ def test_update_keeps_the_settings(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("content", [b"", b"no image", PNG[:40]])
-def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
+def test_build_update_keeps_unreadable_samples(crnr: Runner, content: bytes) -> None:
     before = load_gallery(Path("gallery.h5"))
     Path("gallery/bee/1.png").write_bytes(content)
     outcome = crnr("build", "gallery", "--update")
@@ -355,7 +357,7 @@ def test_update_keeps_what_it_cannot_read(crnr: Runner, content: bytes) -> None:
     after = load_gallery(Path("gallery.h5"))
     assert after.names == before.names
     np.testing.assert_array_equal(after.samples.vectors, before.samples.vectors)
-    assert crnr("verify", "--against", "gallery").exit == 1  # the file is not what the gallery has
+    assert crnr("verify", "--source", "gallery").exit == 1  # the file is not what the gallery has
 
 
 @pytest.mark.usefixtures("built")
@@ -393,7 +395,7 @@ def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_does_not_read_unchanged_files(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     decoders = watch_decoders(monkeypatch.setattr)
     outcome = crnr("add", "gallery.h5", "gallery")
     assert (outcome.exit, outcome.out) == (0, "")
@@ -409,7 +411,7 @@ def test_add_does_not_read_again_what_has_not_changed(crnr: Runner, monkeypatch:
 def test_update_follows_a_folder_that_was_renamed(crnr: Runner) -> None:
     Path("gallery").rename("renamed")
     draw_image(1, 30).save("renamed/ant/new.png")
-    assert crnr("verify", "--against", "renamed", "-q").exit == 0
+    assert crnr("verify", "--source", "renamed", "-q").exit == 0
     assert crnr("build", "renamed", "--update", "-q").exit == 0
     crnr("build", "renamed", "-o", "fresh.h5")
     assert_equal("gallery.h5", "fresh.h5")
@@ -505,20 +507,20 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
     labels = np.array(["a", "b", "c"] * 4)
     np.savez("all.npz", features=values, labels=labels)
     np.savez("more.npz", features=values + 1, labels=labels)
-    columns = ("--samples", "columns")
+    columns = ("--samples-axis", "columns")
     assert crnr("build", "all.npz", *columns).exit == 0
-    assert crnr("verify", "--against", "all.npz", *columns).exit == 0
+    assert crnr("verify", "--source", "all.npz", *columns).exit == 0
     assert crnr("add", "gallery.h5", "more.npz", *columns).exit == 0
     assert len(load_gallery(Path("gallery.h5")).names) == 24
 
 
 @pytest.mark.usefixtures("built")
-def test_verify(crnr: Runner) -> None:
+def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum\n"
     Path("gallery").rename("moved")
-    outcome = crnr("verify", "gallery.h5", "--against", "moved")
+    outcome = crnr("verify", "gallery.h5", "--source", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum, all the same as in the sources\n"
     Path("moved").rename("gallery")
@@ -526,7 +528,7 @@ def test_verify(crnr: Runner) -> None:
     Path("gallery/ant/3.png").unlink()
     draw_image(2, 51).save("gallery/cow/new.png")
     Path("gallery/cow/gone.png").symlink_to("nowhere")
-    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "--json")
+    outcome = crnr("verify", "gallery.h5", "--source", "gallery", "--json")
     assert outcome.exit == 1
     assert json.loads(outcome.out) == {
         "gallery": "gallery.h5",
@@ -543,17 +545,17 @@ def test_verify(crnr: Runner) -> None:
         "missing examples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
-    outcome = crnr("verify", "gallery.h5", "--against", "gallery", "-q")
+    outcome = crnr("verify", "gallery.h5", "--source", "gallery", "-q")
     assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
 
 
 def test_verify_features_and_a_damaged_gallery(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz")
     crnr("build", "a.npz")
-    assert crnr("verify", "--against", "a.npz").exit == 0
+    assert crnr("verify", "--source", "a.npz").exit == 0
     with h5py.File("gallery.h5", "r+") as file:
         file["samples/vectors"][0, 0] += 0.25
-    outcome = crnr("verify", "--against", "a.npz")
+    outcome = crnr("verify", "--source", "a.npz")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith("error: gallery.h5: ")
 

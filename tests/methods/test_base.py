@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from crnr_cli.arrays import Array, to_dense
 from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError, describe_missing
+from crnr_cli.jobs.tune import NEIGHBORS
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
+from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
 from helpers.method_checks import SIZES, problem
 
@@ -34,7 +37,7 @@ DEFAULTS = {
 }
 
 
-def test_methods_and_defaults_are_those_of_the_help() -> None:
+def test_methods_and_defaults_match_the_help() -> None:
     everywhere = {name: method().parameters for name, method in METHODS.items()}
     local = [name for name, given in everywhere.items() if given.pop("neighbors", None) == 0]
     assert [name for name, given in everywhere.items() if given.pop("index", None) == "exact"] == local
@@ -109,7 +112,7 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
         assert method.fit_bytes(samples) == factor_bytes(form, samples.edges, d, 8)
 
 
-def test_words_for_what_does_not_exist() -> None:
+def test_make_method_names_unknown_parameters() -> None:
     with pytest.raises(
         UsageError, match=r"^method crnr: factor must be auto or dense or low-rank, not 'sparse'$"
     ):
@@ -137,6 +140,27 @@ def test_samples_have_to_be_sorted_by_class() -> None:
         Samples.of(vectors, np.array([0, 1, 0, 2, 2]))
 
 
+def test_samples_of_a_class_are_where_its_span_is() -> None:
+    class_index = np.array([0, 0, 1, 2, 2])
+    samples = Samples.of(np.eye(5), class_index)
+    for k in range(3):
+        assert np.arange(5)[samples.class_span(k)].tolist() == np.flatnonzero(class_index == k).tolist()
+    assert samples.n_parts == 1
+
+
+def test_what_is_made_from_samples_is_no_part_of_them() -> None:
+    vectors, edges = np.eye(5), np.array([0, 2, 5])
+    samples = Samples(vectors, edges)
+    samples.prepared.compute_once(vectors, lambda: "made")
+    assert samples == Samples(vectors, edges)
+    assert "prepared" not in repr(samples)
+
+
+def test_only_neighbours_need_few_of_the_samples() -> None:
+    assert make_method("crnr", {"neighbors": 1}).needs_few_samples is True
+    assert [make_method(name, {}).needs_few_samples for name in METHODS] == [False] * len(METHODS)
+
+
 @pytest.mark.parametrize(
     ("n", "expected"), [(1, 256), (16_384, 256), (16_385, 224), (20_000, 192), (32_768, 128), (10**7, 128)]
 )
@@ -155,7 +179,7 @@ def test_residuals_of_a_split_come_batch_by_batch() -> None:
     np.testing.assert_allclose(np.concatenate(parts), method.residuals(samples, state, queries), atol=1e-12)
 
 
-def test_products_of_a_split_are_those_of_numpy() -> None:
+def test_products_of_a_split_match_numpy() -> None:
     samples, queries, _ = problem(dtype="float32")
     split = Split(samples, queries)
     assert (split.gram.dtype, split.cross.dtype) == (np.float64, np.float32)
@@ -188,18 +212,46 @@ def test_one_pass_finds_the_winners_after_every_number_of_iterations(d: int, lam
         assert [variant.iterations for variant in method.variants(counts)] == list(counts)  # type: ignore[attr-defined]
 
 
-def test_one_pass_over_more_queries_than_are_coded_at_once() -> None:
-    """2^23 numbers are: with 40,000 samples, 209 queries."""
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(size=(40_000, 2)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    samples = Samples.of(vectors, np.repeat([0, 1], 20_000))
-    queries = vectors[::170]
-    method = make_method("nrc", {"iterations": 2})
-    expected = method.residuals(samples, method.fit(samples), queries).argmin(axis=1)
-    assert len(queries) == 236
-    assert set(expected.tolist()) == {0, 1}
-    np.testing.assert_array_equal(winners_after(method, Split(samples, queries), (2,)), [expected])
+@pytest.mark.parametrize(("name", "parameters"), [("nrc", {}), ("nrc", {"neighbors": 6}), ("nn", {})])
+def test_one_pass_is_the_same_however_many_queries_are_coded_at_once(
+    name: str, parameters: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, queries, _ = problem(spread=1.0)
+    method = make_method(name, parameters)
+    expected = to_dense(method.residuals(samples, method.fit(samples), queries)).argmin(axis=1)
+    assert len(set(expected.tolist())) > 1
+    in_fives = property(lambda split: (slice(start, start + 5) for start in range(0, 12, 5)))
+    monkeypatch.setattr(Split, "batches", in_fives)
+    np.testing.assert_array_equal(winners_after(method, Split(samples, queries), (5,)), [expected])
+
+
+@pytest.mark.parametrize(("n", "expected"), [(10, 500), (40_000, 209), (129_055, 65), (10**6, 64)])
+def test_at_most_8_million_codes_are_held_at_once(n: int, expected: int) -> None:
+    """2^23, but of 64 queries in any case."""
+    samples = Samples(np.broadcast_to(np.float32(1), (n, 1)), np.array([0, n]))
+    places = np.arange(500)
+    batches = [places[batch] for batch in Split(samples, np.ones((500, 1))).batches]
+    np.testing.assert_array_equal(np.concatenate(batches), places)
+    assert {len(batch) for batch in batches[:-1]} <= {expected}
+    assert len(batches[0]) == expected
+    assert expected == 64 or expected * n <= 2**23
+
+
+def test_all_numbers_of_neighbours_that_tune_tries_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, queries, _ = problem(sizes=(150, 100))
+    searches: list[int] = []
+
+    def search(X: Array, Y: Array, count: int) -> Array:
+        searches.append(count)
+        return find_nearest(X, Y, count)
+
+    monkeypatch.setattr("crnr_cli.methods.base.find_nearest", search)
+    split = Split(samples, queries)
+    ranked = np.argsort(-(queries @ samples.vectors.T), axis=1)
+    for count in sorted(NEIGHBORS, reverse=True):
+        np.testing.assert_array_equal(split.find_nearest(count), ranked[:, :count])
+    assert len(searches) == 1
+    np.testing.assert_array_equal(split.find_nearest(240), ranked[:, :240])
 
 
 SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]
@@ -207,11 +259,11 @@ SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("nn", "svm", "softmax")])
 @pytest.mark.parametrize(("sizes", "d"), SHAPES)
-def test_fitting_takes_about_the_memory_it_is_said_to(name: str, sizes: list[int], d: int) -> None:
+def test_fit_bytes_estimates_the_memory_of_fitting(name: str, sizes: list[int], d: int) -> None:
     """Within a factor of six, below, and of a third, above: it is compared with the memory of the machine."""
     samples, _, _ = problem(sizes=tuple(sizes), d=d)
     method = make_method(name, {})
-    method.fit(problem()[0])  # what is imported now is not counted
+    method.fit(problem()[0])  # imports do not count
     tracemalloc.start()
     try:
         method.fit(samples)
@@ -239,7 +291,7 @@ def test_codes_have_a_row_per_query() -> None:
         assert codes.shape == (len(queries), sum(SIZES))
 
 
-def test_memory_is_asked_for_before_a_method_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_method_checks_memory_before_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _, _ = problem()
     asked: list[tuple[object, ...]] = []
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
@@ -278,15 +330,16 @@ def test_procrc_of_few_classes_is_its_formula(sizes: tuple[int, ...], gamma: flo
     np.testing.assert_allclose(codes, np.linalg.solve(Q, X.T @ queries.T).T, atol=1e-10)
 
 
-def test_src_reports_how_many_queries_did_not_converge() -> None:
+@pytest.mark.parametrize(("neighbors", "file"), [(0, "base.py"), (9, "by_neighbors.py")])
+def test_src_reports_how_many_queries_did_not_converge(neighbors: int, file: str) -> None:
     samples, queries, _ = problem()
-    method = make_method("src", {"iterations": 1})
+    method = make_method("src", {"iterations": 1, "neighbors": neighbors})
     with pytest.warns(NotConverged) as warned:
         method.residuals(samples, method.fit(samples), queries)
     (warning,) = (each.message for each in warned)
     advice = "method src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
-    assert Path(warned[0].filename).name == "base.py"
+    assert Path(warned[0].filename).name == file
 
 
 @pytest.mark.usefixtures("no_scikit_learn")

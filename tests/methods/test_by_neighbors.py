@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from crnr_cli import errors
 from crnr_cli.arrays import FewClasses, to_dense
-from crnr_cli.errors import UsageError
-from crnr_cli.methods import CodingMethod, Samples, make_method
+from crnr_cli.errors import DataError, GalleryError, UsageError
+from crnr_cli.methods import CodingMethod, Samples, base, make_method
 from crnr_cli.methods.base import Split
-from crnr_cli.methods.by_neighbors import LocalMethod, Neighbors, residual_without_neighbor
+from crnr_cli.methods.by_neighbors import (
+    LocalMethod,
+    Neighbors,
+    residual_without_neighbor,
+    worst_index_measurement,
+)
+from crnr_cli.methods.nonnegative import Crnr
+from crnr_cli.methods.ridge import Crc
+from crnr_cli.progress import Progress
+from crnr_cli.solvers import indexes
+from crnr_cli.solvers.neighbors import Neighborhoods
+from crnr_cli.system import memory
 
 LOCAL = ["crnr", "nrc", "crc", "src"]
 each_method = pytest.mark.parametrize("name", LOCAL)
@@ -32,7 +47,7 @@ def residuals(name: str, samples: Samples, queries: np.ndarray, **parameters: ob
 
 @each_method
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_with_all_samples_as_neighbors_it_is_the_whole(name: str, dtype: str) -> None:
+def test_all_samples_as_neighbors_equal_the_whole_gallery(name: str, dtype: str) -> None:
     samples, queries = problem(dtype=dtype)
     tight = {"tol": 1e-13, "iterations": 20_000} if name == "src" else {}
     whole = residuals(name, samples, queries, **tight)
@@ -46,7 +61,7 @@ def test_with_all_samples_as_neighbors_it_is_the_whole(name: str, dtype: str) ->
 
 
 @each_method
-def test_with_few_neighbours_it_is_a_gallery_of_these_alone(name: str) -> None:
+def test_few_neighbours_equal_a_gallery_of_these_alone(name: str) -> None:
     samples, queries = problem()
     tight = {"tol": 1e-13, "iterations": 20_000} if name == "src" else {}
     found = residuals(name, samples, queries, neighbors=11, **tight)
@@ -58,7 +73,7 @@ def test_with_few_neighbours_it_is_a_gallery_of_these_alone(name: str) -> None:
         np.testing.assert_allclose(row[classes], expected, rtol=1e-5 if name == "src" else 1e-9)
         others = np.setdiff1d(np.arange(7), classes)
         assert len(others) > 0
-        # All of the query is left over; crc divides that by the weight of the class, which is none.
+        # All of the query is left over; crc divides it by the weight of the class, which is 0.
         np.testing.assert_allclose(row[others], 1 / np.finfo(float).eps if name == "crc" else 1)
 
 
@@ -110,7 +125,7 @@ def test_a_class_without_a_neighbour_leaves_all_of_the_query(name: str) -> None:
 
 
 @each_method
-def test_it_is_another_method_in_all_but_the_search(name: str) -> None:
+def test_neighbors_change_nothing_but_the_search(name: str) -> None:
     whole, local = make_method(name, {}), make_method(name, {"neighbors": 8, "index": "ivf"})
     assert isinstance(whole, LocalMethod)
     assert local == Neighbors(method=whole, neighbors=8, index="ivf")
@@ -130,8 +145,10 @@ def test_none_are_all_samples() -> None:
     method = make_method("crnr", {"neighbors": 0, "index": "exact"})
     assert method == make_method("crnr", {})
     assert isinstance(method, LocalMethod)
-    with pytest.raises(ValueError, match="0 neighbors are all samples"):
+    with pytest.raises(ValueError, match=r"^0 neighbors are all "):
         Neighbors(method=method, neighbors=0)
+    with pytest.raises(UsageError, match=r"^method crnr: neighbors must be a whole number from 0"):
+        Neighbors(method=method, neighbors=-1)
     with pytest.raises(UsageError, match="--index hnsw needs --neighbors K"):
         make_method("crnr", {"index": "hnsw"})
 
@@ -150,8 +167,10 @@ def test_all_numbers_of_iterations_in_one_pass(name: str, neighbors: int) -> Non
 @each_method
 @pytest.mark.parametrize("neighbors", [-1, 2001, 1.5, "many", None])
 def test_senseless_numbers_of_neighbours(name: str, neighbors: object) -> None:
-    with pytest.raises(UsageError, match=f"{name}: neighbors must be a whole number from 0"):
+    words = rf"^{name}: neighbors must be a whole number from 0.*, to 2000, not {neighbors!r}$"
+    with pytest.raises(UsageError, match=words):
         make_method(name, {"neighbors": neighbors})
+    assert make_method(name, {"neighbors": 2000}).parameters["neighbors"] == 2000
 
 
 def test_batches_are_for_a_search_and_not_for_codes_by_all_samples() -> None:
@@ -166,17 +185,163 @@ def test_batches_are_for_a_search_and_not_for_codes_by_all_samples() -> None:
     parts = Samples(rows, single.edges, np.array([0, 50, 100]))
     assert local.batch_size(parts) == 64
     assert local.batch_bytes(parts, 64) > 64 * 1_000_000 * 8  # residuals of all classes
+    # 2^26 residuals, in multiples of 32 queries.
+    for n_classes, expected in ((699_050, 96), (528_416, 96), (524_288, 128), (4_000_000, 32)):
+        edges = np.broadcast_to(np.int64(0), (n_classes + 1,))
+        assert local.batch_size(Samples(rows, edges, parts.parts)) == expected
     assert whole.batch_size(few) == 128
     assert whole.batch_bytes(few, 128) == 5 * 128 * 1_000_000 * 4
 
 
-def test_it_is_the_same_in_any_batch_however_many_samples_are_gathered_at_once(
+def test_neighbors_give_the_same_residuals_in_any_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     samples, queries = problem(dtype="float32")
     expected = residuals("crnr", samples, queries, neighbors=10)
-    monkeypatch.setattr("crnr_cli.methods.by_neighbors._GATHERED", 2 * 10 * 12)
-    np.testing.assert_array_equal(residuals("crnr", samples, queries, neighbors=10), expected)
+    gathered = note_gathered(monkeypatch, Crnr)
+    for numbers, sizes in ((2 * 10 * 12, [2, 2, 2, 2, 1]), (1, [1] * 9)):
+        monkeypatch.setattr("crnr_cli.methods.by_neighbors._GATHERED", numbers)
+        np.testing.assert_array_equal(residuals("crnr", samples, queries, neighbors=10), expected)
+        assert gathered == sizes
+        gathered.clear()
+
+
+def note_gathered(monkeypatch: pytest.MonkeyPatch, kind: type[LocalMethod]) -> list[int]:
+    """Return a list to which every call of a method adds the number of queries that it codes together."""
+    sizes: list[int] = []
+    code = kind.local_codes
+
+    def noting(method: LocalMethod, near: Neighborhoods) -> np.ndarray:
+        sizes.append(len(near.gram))
+        return code(method, near)
+
+    monkeypatch.setattr(kind, "local_codes", noting)
+    return sizes
+
+
+@pytest.mark.parametrize(("neighbors", "d"), [(16, 64), (32, 3)])
+def test_samples_of_8_megabytes_are_gathered_at_once(
+    neighbors: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64: of 1024 queries, if each has 1024 numbers in its neighbours or their products."""
+    gathered = note_gathered(monkeypatch, Crc)
+    samples = Samples.of(unit_rows(32, d), np.repeat([0, 1], 16))
+    residuals("crc", samples, unit_rows(1100, d, seed=1), neighbors=neighbors)
+    assert gathered == [1024, 76]
+
+
+@pytest.mark.parametrize("name", ["crnr", "crc"])
+@pytest.mark.parametrize("gathered", [1, 2**16])
+def test_a_batch_takes_about_the_memory_it_is_said_to(
+    name: str, gathered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crnr_cli.methods.by_neighbors._GATHERED", gathered)
+    samples, queries = Samples.of(unit_rows(100, 8), np.repeat(np.arange(10), 10)), unit_rows(16, 8, seed=1)
+    method = make_method(name, {"neighbors": 64})
+    peak = peak_bytes(lambda: method.residuals(samples, {}, queries))
+    assert 1 / 2 < peak / method.batch_bytes(samples, 16) < 1.1
+
+
+def test_residuals_of_very_many_classes_take_about_the_memory_they_are_said_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If there are parts, all classes have residuals: of the sum, of a part, and of both together."""
+    monkeypatch.setattr("crnr_cli.methods.by_neighbors._GATHERED", 1)
+    edges = np.minimum(np.arange(20_001), 100)  # most classes have no samples
+    samples, queries = Samples(unit_rows(100, 8), edges, np.array([0, 4, 8])), unit_rows(32, 8, seed=1)
+    method = make_method("crc", {"neighbors": 5})
+    peak = peak_bytes(lambda: base.residuals(method, samples, {}, queries))
+    assert 1 / 2 < peak / method.batch_bytes(samples, 32) < 1.1
+
+
+def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
+    values = np.random.default_rng(seed).normal(size=(n, d))
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    work()  # what is imported now is not counted
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("index", ["ivf", "hnsw"])
+def test_memory_is_asked_for_before_an_index_is_made(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, _ = problem()
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10)
+    words = (
+        rf"^making the index {index} of 60 (sample|example)s of dimension 12 needs "
+        r"[\d.]+ kB of memory, but 10\.0 bytes are free; use --index exact, --pca or fewer "
+    )
+    with pytest.raises(DataError, match=words):
+        make_method("crnr", {"neighbors": 5, "index": index}).make_index(samples)
+
+
+@each_method
+def test_an_index_is_judged_by_the_labels_that_its_neighbours_give(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The labels are those of a gallery of these neighbours alone, even if they are far away."""
+    samples, _ = problem()
+    rng = np.random.default_rng(1)
+    probes = np.array([3, 17, 42, 59])
+    places = np.array([np.sort(rng.choice(np.setdiff1d(np.arange(60), [i]), 9, False)) for i in probes])
+    found: list[np.ndarray] = []
+
+    def build_index(
+        kind: str, X: np.ndarray, count: int, label: indexes.LabelByNeighbors, progress: Progress
+    ) -> indexes.Arrays:
+        assert (kind, count) == ("ivf", 9)
+        found.append(label(probes, places))
+        return {"made": np.array(1)}
+
+    monkeypatch.setattr(indexes, "build_index", build_index)
+    state = make_method(name, {"neighbors": 9, "index": "ivf"}).make_index(samples)
+    assert state == {"index_made": np.array(1)}
+    expected = []
+    for probe, near in zip(probes, places, strict=True):
+        classes, of_class = np.unique(samples.class_index[near], return_inverse=True)
+        few = Samples.of(samples.vectors[near], of_class)
+        expected.append(classes[residuals(name, few, samples.vectors[[probe]])[0].argmin()])
+    assert len(set(expected)) > 1
+    np.testing.assert_array_equal(found, [expected])
+
+
+def test_an_exact_search_takes_no_index_even_if_there_is_one() -> None:
+    samples, queries = problem()
+    method = make_method("crnr", {"neighbors": 9})
+    assert method.make_index(samples) == {}
+    found = method.residuals(samples, {"index_effort": np.array([1])}, queries)
+    np.testing.assert_array_equal(to_dense(found), to_dense(method.residuals(samples, {}, queries)))
+
+
+def test_only_an_index_needs_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    assert make_method("crnr", {"neighbors": 9}).why_unavailable() is None
+    reason = make_method("crnr", {"neighbors": 9, "index": "ivf"}).why_unavailable()
+    assert reason == "--index ivf needs faiss: pip install 'crnr-cli[faiss]'"
+
+
+def test_samples_that_are_not_finite_are_a_damaged_gallery() -> None:
+    samples, queries = problem()
+    samples.vectors[7, 3] = np.nan
+    with pytest.raises(GalleryError, match=r"^the gallery has vectors that are not finite; build it again$"):
+        residuals("crnr", samples, queries, neighbors=60)
+
+
+def test_of_several_parts_the_index_that_finds_least_counts() -> None:
+    state = {
+        "index_measured.0": np.array([0.9, 0.6]),
+        "index_measured.10": np.array([0.8, 0.7]),
+        "index_effort.0": np.array([3.0, 3.0]),
+        "measured": np.array([0.1, 0.1]),
+    }
+    assert worst_index_measurement(state) == indexes.Measured(recall=0.8, agreement=0.6)
+    assert worst_index_measurement({"measured": np.array([0.1, 0.1])}) is None
 
 
 def test_a_large_gallery_is_tried_with_a_few_samples_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

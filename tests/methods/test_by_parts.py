@@ -1,4 +1,4 @@
-"""Vectors of several parts: every part is represented by itself, and residuals are averaged."""
+"""Vectors of several parts: every part is represented separately, and residuals are averaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZES = (5, 3, 7, 4)
 
 
 def in_parts(rows: Array, edges: Array = PARTS) -> Array:
-    """Each part of every row has unit length."""
+    """Scale each part of every row to unit length."""
     return np.concatenate(
         [
             rows[:, start:stop] / np.linalg.norm(rows[:, start:stop], axis=1, keepdims=True)
@@ -45,7 +45,7 @@ def parted(dtype: str = "float64", edges: Array = PARTS, m: int = 12) -> tuple[S
 
 
 def one_by_one(method: Method, samples: Samples, query: Array, edges: Array = PARTS) -> list[Array]:
-    """The residuals of one query, for each part that is not blank, by a method that knows that part only."""
+    """Return the residuals of one query for each part that is not blank, fitted to that part only."""
     found = []
     for start, stop in pairwise(edges):
         if query[start:stop].any():
@@ -97,7 +97,7 @@ def test_blank_parts_of_samples_give_finite_residuals(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_one_part_is_the_same_as_none(name: str) -> None:
+def test_a_single_part_equals_no_parts(name: str) -> None:
     samples, queries, _ = problem(sizes=SIZES)
     method = method_called(name)
     whole = residuals(method, samples, fit_method(method, samples), queries)
@@ -176,7 +176,7 @@ def test_batches_have_the_residuals_of_all_queries() -> None:
     np.testing.assert_allclose(np.concatenate(batches), whole, rtol=0, atol=1e-12)
 
 
-def test_the_memory_of_all_parts_is_asked_for_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_method_checks_the_memory_of_all_parts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, _ = parted()
     method = make_method("crnr", {"factor": "dense"})
     needed = fit_bytes(method, samples)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import blake2b
+from itertools import product
+from threading import Event
 
 import numpy as np
 import pytest
@@ -11,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import to_dense
-from crnr_cli.errors import UsageError
-from crnr_cli.methods import make_method
-from crnr_cli.methods.base import Samples, winners_after
+from crnr_cli.errors import DataError, UsageError
+from crnr_cli.methods import folds, make_method
+from crnr_cli.methods.base import Samples, State, winners_after
 from crnr_cli.methods.folds import (
     Fold,
     first_of_copies_mask,
@@ -23,9 +26,11 @@ from crnr_cli.methods.folds import (
     hold_out_share,
     stratified_folds,
 )
+from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.solvers.admm import class_residuals_by_gram
 from crnr_cli.solvers.factors import cheaper_form
+from crnr_cli.system import cores, memory
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -49,7 +54,7 @@ def test_folds_are_even_in_size_and_in_every_class(sizes: list[int], count: int,
 
 @st.composite
 def samples_with_copies(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """The class of every sample, and a number for its content, which several classes may share."""
+    """Return the class of every sample, and a number for its content, which several classes may share."""
     sizes = draw(st.lists(st.integers(1, 10), min_size=2, max_size=6))
     class_index = np.repeat(np.arange(len(sizes)), sizes)
     contents = draw(st.lists(st.integers(0, 20), min_size=len(class_index), max_size=len(class_index)))
@@ -90,6 +95,42 @@ def test_samples_of_equal_values_or_hashes_are_copies(samples: tuple[np.ndarray,
     assert sorted(pairs[i] for i in np.flatnonzero(asked)) == sorted(set(pairs))
 
 
+@given(st.data(), st.sampled_from(["uint8", "uint16", "float32", "float64"]), st.sampled_from([1, 9, 2**21]))
+def test_copies_are_found_in_rows_of_any_width_however_many_are_looked_at_at_once(
+    data: st.DataObject, dtype: str, at_once: int
+) -> None:
+    n, width = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 7))
+    values = data.draw(st.lists(st.integers(0, 1), min_size=n * width, max_size=n * width))
+    rows = np.array(values, dtype).reshape(n, width)
+    as_lists = rows.tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folds, "_WORDS", at_once)
+        found = group_copies(rows)
+    assert found.tolist() == [as_lists.index(row) for row in as_lists]
+
+
+def test_only_samples_that_have_a_copy_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows that differ by small numbers, many of which have the same sum."""
+    hashed: list[bytes] = []
+
+    def note(content: bytes, **options: int) -> object:
+        hashed.append(content)
+        return blake2b(content, **options)
+
+    monkeypatch.setattr(folds, "blake2b", note)
+    rows = np.array(list(product(range(4), repeat=4)), np.uint32)
+    names = [f"{i:064x}" for i in range(256)]
+    assert group_copies(rows, names).tolist() == list(range(256))
+    assert hashed == []
+    rows[[9, 200]] = rows[3]
+    assert np.flatnonzero(group_copies(rows, names) != np.arange(256)).tolist() == [9, 200]
+    assert hashed == 3 * [rows[3].tobytes()]
+    hashed.clear()
+    names[150] = names[100]
+    assert np.flatnonzero(group_copies(rows, names) != np.arange(256)).tolist() == [9, 150, 200]
+    assert hashed == [rows[i].tobytes() for i in (3, 9, 100, 150, 200)]
+
+
 def test_residuals_by_gram_are_the_residuals() -> None:
     X, Y = unit_rows(20, 9).T, unit_rows(5, 9, seed=1).T
     edges, c = np.array([0, 4, 13, 20]), np.random.default_rng(2).normal(size=(20, 5))
@@ -102,14 +143,13 @@ def test_residuals_by_gram_are_the_residuals() -> None:
 
 @pytest.mark.parametrize(("n_features", "form"), [(40, "dense"), (4, "low-rank")])
 @pytest.mark.parametrize("method", [Crnr(lam=0.3, mu=0.3), Crnr(lam=0.0), Nrc(mu=1.0)])
-def test_one_pass_answers_for_every_count_of_iterations(
-    n_features: int, form: str, method: Crnr | Nrc
-) -> None:
+def test_one_pass_covers_every_number_of_iterations(n_features: int, form: str, method: Crnr | Nrc) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
     fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
     counts = (2, 5, 9)
     assert cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = winners_after(method, fold, counts)
+    assert ("gram" in vars(fold)) == (form == "dense")  # computed only where that is cheaper
     assert method.variants(counts) == [replace(method, iterations=count) for count in counts]
     for row, count in zip(winners, counts, strict=True):
         separate = replace(method, iterations=count)
@@ -138,7 +178,7 @@ def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], shar
         assert [int(held[class_index == k].sum()) for k in range(len(sizes))] == expected
 
 
-def test_what_is_held_out_differs_from_draw_to_draw() -> None:
+def test_held_out_samples_differ_between_draws() -> None:
     class_index, copies = np.repeat([0, 1], 20), np.arange(40)
     first, again, other = (
         hold_out_share(class_index, 0.5, np.random.default_rng(seed), copies).tolist() for seed in (1, 1, 2)
@@ -147,9 +187,11 @@ def test_what_is_held_out_differs_from_draw_to_draw() -> None:
     folds = [stratified_folds(class_index, 4, seed).tolist() for seed in (1, 1, 2)]
     assert folds[0] == folds[1] != folds[2]
     assert stratified_folds(class_index, 4).tolist() == stratified_folds(class_index, 4, 0).tolist()
+    few = [hold_out_few(class_index, 5, copies, seed).tolist() for seed in (0, 1)]
+    assert hold_out_few(class_index, 5, copies).tolist() == few[0] != few[1]
 
 
-def test_only_what_is_held_out_and_asked_is_a_query() -> None:
+def test_only_held_out_and_tested_samples_are_queries() -> None:
     vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
     is_held, is_tested = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
     fold = Fold.of(Samples.of(vectors, class_index), is_held, is_tested)
@@ -159,7 +201,7 @@ def test_only_what_is_held_out_and_asked_is_a_query() -> None:
     assert fold.truth.tolist() == [0, 1]
 
 
-def test_a_mask_is_one_of_truth_values() -> None:
+def test_first_of_copies_mask_is_boolean() -> None:
     mask = first_of_copies_mask(np.array([0, 0, 1]), np.array([5, 5, 5]))
     assert (mask.dtype, int(mask.sum())) == (bool, 2)
 
@@ -217,6 +259,14 @@ def test_samples_are_dealt_as_by_hand(seed: int, n: int, n_classes: int, count: 
         assert held.tolist() == expected
 
 
+def test_classes_of_a_small_type_are_dealt_as_by_hand() -> None:
+    """Of 80 classes with two samples each, six have the samples of the first six."""
+    class_index, copies = np.repeat(np.arange(80, dtype=np.uint8), 2), np.arange(160)
+    copies[128:140] = np.arange(12)
+    found = stratified_folds(class_index, 5, 0, copies)
+    assert found.tolist() == plain_folds(class_index, 5, 0, copies)
+
+
 @given(st.integers(10, 200), st.integers(1, 20), st.integers(1, 9), st.integers(0, 99))
 def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
     n: int, n_classes: int, count: int, seed: int
@@ -239,7 +289,7 @@ def test_a_few_of_many_samples_are_held_out_by_the_sizes_of_classes(
 def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(jobs: int) -> None:
     """Compared with the distance to the nearest sample, which is what nn computes, one pair at a time."""
     vectors, class_index = unit_rows(30, 5), np.repeat([0, 1, 2], 10)
-    fold_of = np.arange(30) % 4 - 1  # those of -1 are never held out
+    fold_of = np.arange(30) % 4 - 1  # samples with -1 are never held out
     is_tested, is_trusted = np.arange(30) % 5 != 0, np.arange(30) % 7 != 0
     told: list[tuple[int, int]] = []
     parts = list(
@@ -265,3 +315,46 @@ def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(job
                 for k in range(3)
             ]
             np.testing.assert_allclose(row, nearest, atol=1e-12)
+
+
+def test_memory_is_asked_for_before_samples_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For two copies of the samples at most: they are either kept or asked. Neighbours need no fitting."""
+    samples, fold_of = Samples.of(unit_rows(30, 5), np.repeat([0, 1, 2], 10)), np.arange(30) % 3
+    method = make_method("crnr", {"neighbors": 4})
+
+    def asked_for(**options: int) -> int:
+        asked: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memory, "require_memory", lambda needed, *words: asked.append(needed))
+            list(held_out_residuals(samples, method, fold_of, jobs=1, progress=lambda *_: None, **options))
+        return asked[0]
+
+    assert samples.vectors.nbytes <= asked_for() <= 2 * samples.vectors.nbytes
+    assert asked_for(result_bytes=1000) == asked_for() + 1000
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10)
+    words = r"^holding (sample|example)s out of the gallery needs .* are free; use --pca or fewer "
+    with pytest.raises(DataError, match=words):
+        next(held_out_residuals(samples, method, fold_of, jobs=1, progress=lambda *_: None))
+
+
+def test_whoever_stops_early_does_not_wait_for_the_fold_that_is_answered() -> None:
+    samples, fold_of = Samples.of(unit_rows(30, 5), np.repeat([0, 1, 2], 10)), np.arange(30) % 3
+    asked, began, may_end, ended = [], Event(), Event(), []
+
+    class Slow(Nn):
+        def residuals(self, samples: Samples, state: State, queries: np.ndarray) -> np.ndarray:
+            asked.append(len(queries))
+            if len(asked) > 1:
+                began.set()
+                may_end.wait(10)
+                ended.append(len(queries))
+            return super().residuals(samples, state, queries)
+
+    parts = held_out_residuals(samples, Slow(), fold_of, jobs=1, progress=lambda *_: None)
+    places, _ = next(parts)
+    assert places.tolist() == list(range(0, 30, 3))
+    assert began.wait(60)
+    parts.close()  # type: ignore[attr-defined]
+    assert ended == []
+    may_end.set()
+    cores.wait_for_pieces()

@@ -13,7 +13,7 @@ from crnr_cli.methods import Samples
 from crnr_cli.methods.base import ProcessCache
 
 
-def test_it_is_made_once_for_all_threads() -> None:
+def test_process_cache_computes_once_for_all_threads() -> None:
     prepared, source, made = ProcessCache(), object(), []
     together = threading.Barrier(8)
 
@@ -31,7 +31,7 @@ def test_it_is_made_once_for_all_threads() -> None:
     assert len(made) == 1
 
 
-def test_it_is_made_again_from_something_else() -> None:
+def test_process_cache_computes_again_for_another_source() -> None:
     prepared, source = ProcessCache(), np.zeros(1)
     assert prepared.compute_once(source, lambda: 1) == 1
     assert prepared.compute_once(source, lambda: 2) == 1
@@ -46,7 +46,7 @@ def test_parts_have_their_own_and_keep_it() -> None:
     assert samples.part(0).prepared.compute_once(source, lambda: "again") == "first"
 
 
-def test_it_is_neither_copied_nor_sent() -> None:
+def test_process_cache_is_neither_copied_nor_pickled() -> None:
     samples, source = Samples(np.eye(4), np.array([0, 2, 4])), object()
     samples.prepared.compute_once(source, lambda: "made")
     for other in (copy.deepcopy(samples), pickle.loads(pickle.dumps(samples))):

@@ -24,13 +24,13 @@ FLOWERS = sorted((SHARED / "flowers12").glob("*/*/*.jpg"))
 
 
 def same_padding(side: int, width: int, stride: int) -> tuple[int, int]:
-    """As TensorFlow's documentation of padding="SAME" has it."""
+    """Return the padding as in TensorFlow's documentation of padding="SAME"."""
     total = max(width - stride, 0) if side % stride == 0 else max(width - side % stride, 0)
     return total // 2, total - total // 2
 
 
 def plain_features(state: State, image: Any, stages: Any = LITE0) -> Any:
-    """The features of one image, (3, height, width), in double precision."""
+    """Return the features of one image, (3, height, width), in double precision."""
 
     def convolved(values: Any, name: str, norm: str, stride: int = 1) -> Any:
         kernel = state[f"{name}.weight"].astype(np.float64)
@@ -80,7 +80,7 @@ def run(content: bytes, images: Any) -> Any:
 @pytest.mark.parametrize(
     ("size", "depth", "stages"), [(64, 1.0, LITE0), (65, 1.0, LITE0), (66, 1.1, DEEPER), (33, 1.2, DEEPER)]
 )
-def test_features_are_those_of_the_published_network(size: int, depth: float, stages: Any) -> None:
+def test_efficientnet_lite_features_match_the_published_network(size: int, depth: float, stages: Any) -> None:
     """65 pixels become 33, 17, 9, 5 and 3, so that zeros are added on both sides; 64 need them on one."""
     state = tiny_state(stages)
     images = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)

@@ -39,7 +39,7 @@ SYSTEMS: dict[str, type[PlatformDirsABC]] = {
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of models, beside the current folder."""
+    """An empty folder of models, next to the current folder."""
     (tmp_path / "here").mkdir()
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -83,7 +83,7 @@ def test_a_folder_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert models_folder() == Path("/c/crnr/models")
 
 
-def test_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_folder_without_a_home_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CRNR_MODELS", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -122,7 +122,7 @@ def test_a_file_with_an_ending_is_a_path(models: Path) -> None:
     assert find_model(Path("mine.ort")) == Path("mine.ort")
 
 
-def test_unknown_names(models: Path) -> None:
+def test_find_model_refuses_unknown_names(models: Path) -> None:
     for name in ("resnet51", "mine", "", "..", "CON", "a\nb"):
         with pytest.raises(DataError) as caught:
             find_model(Path(name))
@@ -157,14 +157,14 @@ def test_models_of_ones_own(models: Path) -> None:
     assert find_model(Path("quick")) == models / "quick.ort"
 
 
-def test_a_folder_that_is_none(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_models_ignores_a_missing_folder(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRNR_MODELS", str(models / "none"))
     assert other_models() == []
     (models / "none").write_bytes(b"a file")
     assert other_models() == []
 
 
-def test_a_folder_that_cannot_be_read(models: Path) -> None:
+def test_find_model_reports_an_unreadable_folder(models: Path) -> None:
     (models / "mine.onnx").write_bytes(b"a file")
     models.chmod(0o300)
     try:
@@ -250,8 +250,8 @@ def test_a_path_on_another_machine(models: Path) -> None:
         assert find_local_copy(Path(other)) is None
 
 
-def test_catalogue() -> None:
-    """Every model can be had in exactly one way, and its name is that of its file."""
+def test_catalogue_has_one_source_per_model() -> None:
+    """Every model has exactly one source, and its name is its file's."""
     for name, model in MODELS.items():
         assert model.name == name
         assert (model.weights is None) != (model.command is None)

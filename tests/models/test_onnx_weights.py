@@ -27,7 +27,7 @@ from helpers.samples import make_images
 
 
 def tensors_everywhere() -> onnx.ModelProto:
-    """A model with tensors in every place that onnx.proto has for them, each in a file of its own."""
+    """Return a model with tensors in every place that onnx.proto has for them, each in a file of its own."""
     count = iter(range(100))
 
     def tensor() -> onnx.TensorProto:
@@ -62,7 +62,7 @@ def tensors_everywhere() -> onnx.ModelProto:
 
 
 def tensors_in(message: Any) -> Iterator[onnx.TensorProto]:
-    """All tensors in a message, by the descriptors of the onnx package."""
+    """Yield all tensors in a message, by the descriptors of the onnx package."""
     if isinstance(message, onnx.TensorProto):
         yield message
     for field, value in message.ListFields():
@@ -124,7 +124,7 @@ def test_a_damaged_model_is_read_or_refused(changes: list[tuple[int, int]], leng
         pytest.param(b"\x3a\x02\x2a\x7f" + bytes(200), id="longer than its parent"),
     ],
 )
-def test_what_is_no_protobuf_is_refused(data: bytes, tmp_path: Path) -> None:
+def test_model_hash_refuses_files_other_than_protobuf(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(data)
     with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model; export"):
         model_hash(tmp_path / "m.onnx")
@@ -208,7 +208,7 @@ def test_weights_must_be_a_regular_file(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 100_000, "nul\0.bin"])
-def test_what_cannot_be_the_name_of_a_file(tmp_path: Path, name: str) -> None:
+def test_model_hash_refuses_invalid_names_of_weights(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model; export"):
         model_hash(renamed_weights(tmp_path, name))
 

@@ -1,6 +1,6 @@
 """The files that say how images are prepared, as Hugging Face, timm and open_clip write them.
 
-What the network is given is compared with the definitions of those libraries, in Pillow and NumPy alone.
+The input of the network is compared with the definitions of those libraries, in Pillow and NumPy alone.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Definition]] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("nested", [False, True], ids=["preprocessor_config", "processor_config"])
-def test_the_network_is_given_what_hugging_face_defines(tmp_path: Path, variant: str, nested: bool) -> None:
+def test_networks_get_images_as_hugging_face_defines(tmp_path: Path, variant: str, nested: bool) -> None:
     config, definition = VARIANTS[variant]
     make_photos(tmp_path)
     if nested:
@@ -198,7 +198,7 @@ TIMM = {
         ({"mean": HALF, "std": HALF}, (40, 32, BICUBIC, HALF, HALF)),
     ],
 )
-def test_the_network_is_given_what_timm_defines(
+def test_networks_get_images_as_timm_defines(
     tmp_path: Path, changed: dict[str, Any], definition: Definition
 ) -> None:
     make_photos(tmp_path)
@@ -217,7 +217,7 @@ def test_the_network_is_given_what_timm_defines(
         ),
     ],
 )
-def test_the_network_is_given_what_open_clip_defines(
+def test_networks_get_images_as_open_clip_defines(
     tmp_path: Path, config: dict[str, Any], definition: Definition
 ) -> None:
     make_photos(tmp_path)
@@ -251,7 +251,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
         "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
-    # That beside the model counts more, and other folders have none above them.
+    # The file next to the model takes precedence; only this folder may have one above it.
     write(crnr.here / "repo" / "onnx" / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     beside = find_preparation(Path("repo/onnx/model.onnx"))
     assert beside is not None
@@ -260,7 +260,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert find_preparation(Path("repo/other/model.onnx")) is None
 
 
-def test_what_counts_more(tmp_path: Path) -> None:
+def test_options_precede_presets_files_and_names(tmp_path: Path) -> None:
     """Options, then a preset that is named, then the file, then what the name tells."""
     model = tokens_export(tmp_path / "dinov2.onnx")
 
@@ -387,7 +387,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_crnr_cannot_do_names_the_file_and_the_option(crnr: Runner, case: str) -> None:
+def test_unsupported_preparations_name_the_file_and_the_option(crnr: Runner, case: str) -> None:
     config, words, option = REFUSED[case]
     make_photos(crnr.here)
     write(crnr.here / "preprocessor_config.json", config)
@@ -426,7 +426,7 @@ def test_what_crnr_cannot_do_names_the_file_and_the_option(crnr: Runner, case: s
     ],
     ids=["open", "NaN", "infinite", "nested", "list", "binary", "digits", "large"],  # contents are too long
 )
-def test_a_file_that_cannot_be_read(crnr: Runner, content: bytes, why: str) -> None:
+def test_unreadable_config_files_are_refused(crnr: Runner, content: bytes, why: str) -> None:
     make_photos(crnr.here)
     (crnr.here / "preprocessor_config.json").write_bytes(content)
     flat_model(crnr.here / "m.onnx", ["n", 3, 32, 32])
@@ -440,7 +440,7 @@ def test_a_file_that_cannot_be_read(crnr: Runner, content: bytes, why: str) -> N
     assert crnr("build", "photos", "--extractor", "m.onnx", "--extractor-preset", "raw").exit == 0
 
 
-def test_what_is_not_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_as_config_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").mkdir()
     with pytest.raises(DataError, match="not a regular file"):
         find_preparation(tmp_path / "m.onnx")
@@ -529,7 +529,7 @@ def check(found: Any) -> None:
 
 
 @given(HUGGING_FACE)
-def test_whatever_hugging_faces_file_says_it_is_used_or_refused(content: dict[str, Any]) -> None:
+def test_any_hugging_face_config_is_used_or_refused(content: dict[str, Any]) -> None:
     check(read_image_processor(content))
 
 
@@ -540,7 +540,7 @@ def test_whatever_hugging_faces_file_says_it_is_used_or_refused(content: dict[st
     ),
     ANYTHING,
 )
-def test_whatever_other_files_say_it_is_used_or_refused(config: dict[str, Any], other: Any) -> None:
+def test_any_timm_or_open_clip_config_is_used_or_refused(config: dict[str, Any], other: Any) -> None:
     found = read_timm({"pretrained_cfg": config})
     assert found is not None
     check(found)
@@ -550,7 +550,7 @@ def test_whatever_other_files_say_it_is_used_or_refused(config: dict[str, Any], 
 
 
 @given(st.integers(8, 400), st.integers(8, 400), st.floats(0.01, 1), st.floats(-3, 3), st.floats(0.01, 3))
-def test_mean_and_std_are_those_of_the_definition(
+def test_mean_and_std_match_the_definition(
     edge: int, crop: int, factor: float, mean: float, std: float
 ) -> None:
     content = {

@@ -118,14 +118,14 @@ def test_a_model_without_a_name_of_its_own_is_named_by_its_folder(
         ("[" * 100_000, None),
     ],
 )
-def test_the_model_type_tells_the_preset(tmp_path: Path, content: str, preset: str | None) -> None:
+def test_model_type_decides_the_preset(tmp_path: Path, content: str, preset: str | None) -> None:
     (tmp_path / "config.json").write_text(content)
     model = save_network(tmp_path / "network.onnx", (3,), "Relu")
     expected = None if preset is None else (preset, "by the model_type in config.json")
     assert guess_preset(model) == expected
 
 
-def test_what_is_no_model_is_not_reported_here(tmp_path: Path) -> None:
+def test_guess_preset_returns_none_for_files_that_are_not_models(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\x0b\x0c")
     assert guess_preset(tmp_path / "m.onnx") is None
     assert guess_preset(tmp_path / "nosuch.onnx") is None

@@ -39,7 +39,7 @@ KNOWN = {model.name: model.weights for model in MODELS.values() if model.weights
 
 
 def refused(path: Path, content: bytes) -> str:
-    """The message for a file that is not read: one line."""
+    """Return the message for a file that is not read: one line."""
     save(path, content)
     with pytest.raises(DataError) as caught:
         read_weights(path)
@@ -138,7 +138,9 @@ def states(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @given(case=states())
-def test_tensors_are_what_numpy_says(tmp_path_factory: pytest.TempPathFactory, case: Any) -> None:
+def test_read_weights_returns_the_tensors_of_numpy(
+    tmp_path_factory: pytest.TempPathFactory, case: Any
+) -> None:
     state, expected = case
     path = save(tmp_path_factory.getbasetemp() / f"{os.getpid()}.pth", weights_bytes(state))
     found = read_weights(path)
@@ -155,7 +157,7 @@ def test_only_tensors_are_kept(tmp_path: Path) -> None:
     assert found["x"].tolist() == [0, 1, 2]
 
 
-def test_what_is_read_cannot_be_changed(tmp_path: Path) -> None:
+def test_read_weights_returns_read_only_arrays(tmp_path: Path) -> None:
     """Tensors of one block share their memory."""
     found = read_weights(save(tmp_path / "x.pth", weights_bytes({"x": whole("0", np.arange(3))})))["x"]
     with pytest.raises(ValueError, match="read-only"):
@@ -260,7 +262,7 @@ STATE = OrderedDict(
         pytest.param(b"}Q.", "damaged", id="a block without a type"),
     ],
 )
-def test_files_that_are_none(content: bytes, message: str, tmp_path: Path) -> None:
+def test_read_weights_refuses_files_without_weights(content: bytes, message: str, tmp_path: Path) -> None:
     assert message in refused(tmp_path / "x.pth", content)
 
 
@@ -282,7 +284,7 @@ def test_changed_bytes_are_refused_or_read(
         assert all(isinstance(one, np.ndarray) for one in read_weights(path).values())
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_read_weights_reports_unreadable_files(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.pth", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(DataError) as caught:
             read_weights(path)

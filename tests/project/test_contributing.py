@@ -1,4 +1,4 @@
-"""The method, the table format, the step and the extractor that CONTRIBUTING.md shows work as it says."""
+"""The method, the table format, the step and the extractor in developing/extend.md work as documented."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crnr_cli.methods import METHODS, Method, make_method
 from helpers.method_checks import CHECKS, problem
 from helpers.paths import ROOT
 
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "developing" / "extend.md").read_text(encoding="utf-8")
 
 
 class Block(NamedTuple):
@@ -49,7 +49,7 @@ CENTROID = next(block.code for block in BLOCKS if block.path == "crnr_cli/method
 
 
 def applied(source: str, diff: str) -> str:
-    """The source after a diff; all lines but the added ones must be in the source, once and in order."""
+    """Apply a diff to the source; all lines but the added ones must be in it, once and in order."""
     lines = diff.splitlines(keepends=True)
     before = "".join(line[1:] for line in lines if not line.startswith("+"))
     after = "".join(line[1:] for line in lines if not line.startswith("-"))
@@ -92,7 +92,7 @@ def centroid(shown: type[Method], monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_shown_method(check: Callable[[str], None], centroid: str) -> None:
+def test_the_shown_method_passes_every_check(check: Callable[[str], None], centroid: str) -> None:
     check(centroid)
 
 
@@ -105,7 +105,7 @@ def test_shown_method_is_its_formula(centroid: str) -> None:
     np.testing.assert_allclose(method.residuals(samples, method.fit(samples), queries), expected)
 
 
-def test_the_registry_with_the_shown_lines_knows_the_method(shown: type[Method]) -> None:
+def test_the_registry_with_the_shown_lines_contains_the_method(shown: type[Method]) -> None:
     source = Path(registry.__file__).read_text(encoding="utf-8")
     for block in BLOCKS:
         if block.path == "crnr_cli/methods/__init__.py":
@@ -124,7 +124,7 @@ class Copy:
         for path, kind, code in BLOCKS:
             file = here / path
             file.write_text(code if kind == "python" else applied(file.read_text(), code))
-        # What measures coverage would count the copy's lines.
+        # Coverage would count the copy's lines.
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -146,7 +146,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     rng = np.random.default_rng(0)
     labels = np.repeat(["a", "b", "c"], 8)
     centres = rng.normal(size=(3, 6))
-    # One feature is large and says nothing.
+    # One feature is large and useless.
     scales = np.array([1, 1, 1, 1, 1, 50.0])
     for name in ("gallery", "queries"):
         features = (np.repeat(centres, 8, axis=0) + 0.7 * rng.normal(size=(24, 6))) * scales
@@ -163,6 +163,7 @@ def residuals(table: str) -> np.ndarray:
     return np.array([line[7:] for line in list(csv.reader(io.StringIO(table)))[1:]], dtype=float)
 
 
+@pytest.mark.slow
 def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
     assert copy("build", "gallery.npz", "--method", "centroid", "-q").returncode == 0
     scored = copy(
@@ -172,7 +173,8 @@ def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
     assert methods == {"centroid": {"shrink": 1.0}, "nn": {}}
 
 
-def test_the_shown_reader_reads_what_npz_holds(copy: Copy) -> None:
+@pytest.mark.slow
+def test_the_shown_reader_gives_the_answers_of_npz(copy: Copy) -> None:
     for kind in ("npz", "tsv"):
         built = copy("build", f"gallery.{kind}", "-o", f"{kind}.h5", "--dtype", "float64", "-q")
         assert (built.returncode, built.stderr) == (0, "")
@@ -186,6 +188,7 @@ def test_the_shown_reader_reads_what_npz_holds(copy: Copy) -> None:
     assert refused.stderr.startswith("error: bad.tsv: not a readable tsv file (could not convert")
 
 
+@pytest.mark.slow
 def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> None:
     options = ["--pca", 4, "--dtype", "float64", "-q"]
     built = copy("build", "gallery.npz", "--standardize", *options, "-o", "s.h5")
@@ -208,21 +211,23 @@ def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> No
     ).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_tune_tries_the_shown_step(copy: Copy) -> None:
-    tried = copy("tune", "gallery.npz", "--standardize", "0,1", "--json")
+    tried = copy("tune", "gallery.npz", "--try-standardize", "0,1", "--json")
     assert tried.returncode == 0, tried.stderr
     trials = json.loads(tried.stdout)["trials"]
     assert {(trial["standardize"], trial["power"]) for trial in trials} == {
         (standardize, power) for standardize in (False, True) for power in (1.0, 0.5)
     }
-    tuned = copy("tune", "gallery.npz", "--standardize", "1", "--power", "1", "-o", "tuned.h5")
+    tuned = copy("tune", "gallery.npz", "--try-standardize", "1", "--try-power", "1", "-o", "tuned.h5")
     assert tuned.returncode == 0, tuned.stderr
     assert " --standardize;" in tuned.stderr
     assert json.loads(copy("info", "tuned.h5", "--json").stdout)["standardize"] is True
-    wrong = copy("tune", "gallery.npz", "--standardize", "maybe")
+    wrong = copy("tune", "gallery.npz", "--try-standardize", "maybe")
     assert wrong.returncode == 2
 
 
+@pytest.mark.slow
 def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None:
     from crnr_cli.errors import GalleryError
     from crnr_cli.gallery.file import load_gallery
@@ -253,6 +258,7 @@ def greys(copy: Copy) -> Copy:
     return copy
 
 
+@pytest.mark.slow
 def test_the_shown_extractor_gives_the_histograms_that_numpy_counts(greys: Copy) -> None:
     options = ["--dtype", "float64", "-q"]
     by_extractor = greys(
@@ -266,6 +272,7 @@ def test_the_shown_extractor_gives_the_histograms_that_numpy_counts(greys: Copy)
     np.testing.assert_allclose(residuals(labelled.stdout), residuals(expected), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> None:
     built = greys("build", "old", "-o", "k.h5", "--extractor", "histogram", "-q")
     assert (built.returncode, built.stderr) == (0, "")
@@ -283,6 +290,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
     assert refused.stderr.endswith("\nValueError: the description of the extractor is invalid\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -292,15 +300,14 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
         (["--cell", 3], "--cell"),
     ],
 )
-def test_the_shown_extractor_refuses_what_it_cannot_do(
-    greys: Copy, options: list[object], error: str
-) -> None:
+def test_the_shown_extractor_refuses_invalid_options(greys: Copy, options: list[object], error: str) -> None:
     refused = greys("build", "old", "-o", "no.h5", "--extractor", "histogram", *options)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert error in refused.stderr
 
 
+@pytest.mark.slow
 def test_tune_tries_the_shown_extractor(greys: Copy) -> None:
-    tried = greys("tune", "old", "--extractor", "histogram", "--power", "1", "--json")
+    tried = greys("tune", "old", "--extractor", "histogram", "--try-power", "1", "--json")
     assert tried.returncode == 0, tried.stderr
     assert {trial["levels"] for trial in json.loads(tried.stdout)["trials"]} == {16, 64}

@@ -1,4 +1,4 @@
-"""The current folder may be anybody's: nothing in it is executed or obeyed, by crnr or by what it starts."""
+"""The current folder may belong to another user: crnr and its children execute and obey nothing in it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(crnr: Runner, command: str) -> Outcome:
     "command",
     [
         "build gallery -q",
-        "build features.mat --samples rows -q",
+        "build features.mat --samples-axis rows -q",
         "build features.h5 -q",
         "tune gallery --budget 0 --folds 2 --plot plot.png",
     ],
@@ -90,6 +90,7 @@ def test_workers_are_started_safely(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started == ["1"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"text.usetex: True\naxes.facecolor: red\nfont.size: 30\n", b"\xff\xfe not text"],

@@ -28,7 +28,7 @@ IN_PROCESS = [name for name in KINDS if name not in ("hdf5 with text", "mat, all
 
 
 @pytest.mark.parametrize("name", IN_PROCESS)
-def test_damaged_files_are_refused_in_words_or_opened(
+def test_damaged_files_are_opened_or_refused_with_a_message(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ def test_damaged_files_are_refused_in_words_or_opened(
 
 
 def is_sound(name: str, content: bytes) -> bool:
-    """Whether the checksums and lengths of a file are right, as another reader sees them."""
+    """Return whether the checksums and lengths of a file are right, as another reader sees them."""
     if name == "npz":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.testzip() is None

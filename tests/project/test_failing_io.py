@@ -1,6 +1,6 @@
 """Every call of a run that changes a file is made to fail, and the process to be killed there.
 
-Whatever happens, the old file or the new one is there, whole; and the same command then gives the bytes of a
+In any case, the old file or the new one is there, complete; and the same command then gives the bytes of a
 run to which nothing happened.
 """
 
@@ -192,7 +192,7 @@ def check_every_call(
         left = contents(folder)
         for name in scenario.outputs:
             assert left[name] in (old[name], new[name]), where
-        # The lock of the run that was killed is nobody's, and may be taken over.
+        # The lock of the killed run is free, and may be taken over.
         changing = {*scenario.outputs, *scenario.keeps, *(f"{name}.crnr-lock" for name in scenario.outputs)}
         assert all(left[name] == old[name] for name in old if name not in changing), where
         if fail_with == KILLED:
@@ -223,7 +223,7 @@ LIST = "sorted/.crnr-sort-1.jsonl"
 
 
 def below(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder that is not crnr's own, links followed."""
+    """Return everything in a folder that is not crnr's own, links followed."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -289,7 +289,7 @@ def test_every_call_of_split_may_fail(
     """No file is ever half there, and the same command then gives the split of a run without a fault."""
     start = tmp_path / "start"
     make_images(start / "all", ("ant", "bee"), per_class=2)
-    command = ["split", "all", "--gallery", "g", "--queries", "q", "--how", how, "--quiet"]
+    command = ["split", "all", "--train", "g", "--test", "q", "--how", how, "--quiet"]
 
     def split(folder: Path) -> dict[str, bytes]:
         return {

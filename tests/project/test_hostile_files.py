@@ -1,4 +1,4 @@
-"""Damaged and hostile files: refused in words, or read as they were."""
+"""Damaged and hostile files: refused with a message, or read unchanged."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ WEIGHTS = dict.fromkeys(MAKERS, 1.0) | {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_damaged_file_is_refused_or_is_what_it_was(
+def test_a_damaged_file_is_refused_or_reads_unchanged(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     count = math.ceil(request.config.getoption("--mutations") * WEIGHTS[name] / sum(WEIGHTS.values()))
@@ -153,7 +153,7 @@ WATCHED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("limit", "deed", "code", "words"), WATCHED.values(), ids=WATCHED.keys())
-def test_what_watches_over_damaged_files_sees(
+def test_the_watcher_of_damaged_files_notices_faults(
     limit: str, deed: str, code: int, words: str, tmp_path: Path
 ) -> None:
     make_table(tmp_path / "table.csv")
@@ -217,7 +217,7 @@ def test_a_decoder_has_a_limit_of_memory(crnr: Runner) -> None:
 
 
 def make_large_piece(file: h5py.File) -> None:
-    """A piece of 1 GB that says it is packed into 1 MB, without the work of packing it."""
+    """Write a piece that declares 1 GB packed into 1 MB, without the work of packing it."""
     shape = (1, 2**27)
     dataset = file.create_dataset("features", shape, "f8", compression="gzip", chunks=shape)
     dataset.id.write_direct_chunk((0, 0), bytes(2**20 + 2**16))
@@ -237,7 +237,7 @@ def make_large_piece(file: h5py.File) -> None:
         (lambda f: f.create_dataset("features", (3, 3), np.dtype([("a", int)])), "is of type [("),
     ],
 )
-def test_hdf5_that_declares_what_it_should_not(crnr: Runner, make: object, words: str) -> None:
+def test_hdf5_with_false_declarations_is_refused(crnr: Runner, make: object, words: str) -> None:
     with h5py.File("x.h5", "w") as file:
         make(file)  # type: ignore[operator]
         file["labels"] = [1, 2, 3]
@@ -249,7 +249,7 @@ def test_hdf5_that_declares_what_it_should_not(crnr: Runner, make: object, words
 
 
 def test_an_npz_that_declares_more_than_it_holds(crnr: Runner) -> None:
-    """With the right checksums, as somebody who means harm would make it."""
+    """With the right checksums, as an attacker would make it."""
     array = io.BytesIO()
     np.save(array, np.ones((4, 4)))
     with zipfile.ZipFile("x.npz", "w") as archive:

@@ -186,7 +186,7 @@ def test_every_extractor_has_its_name_and_options() -> None:
         assert set(EXTRACTORS[name].settings) <= options
 
 
-def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
+def test_steps_are_off_and_tried_by_their_own_defaults() -> None:
     assert recipe_options.Steps().make_steps() == ()
     assert {name: tuple(tried) for name, tried in recipe_options.TriedSteps().parse().items()} == {
         name: step.tried for name, step in STEPS.items()
@@ -207,8 +207,8 @@ def test_steps_are_left_out_and_tried_by_default_as_they_say() -> None:
         ),
     ],
 )
-def test_what_starts_often_starts_light(module: str, heavy: str) -> None:
-    # What measures the coverage is loaded before.
+def test_hot_modules_import_no_heavy_packages(module: str, heavy: str) -> None:
+    # Coverage is loaded before.
     code = (
         f"import sys; before = set(sys.modules); import {module}\n"
         f"print([name for name in {heavy.split()} if name in sys.modules and name not in before])"

@@ -43,6 +43,7 @@ def ascii_only(folder: Path) -> Environment:
     return environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("locale", "encoding"), [(latin_1, "iso8859-1"), (ascii_only, "ascii")])
 def test_the_same_bytes_in_another_locale(
     crnr: Runner,
@@ -88,10 +89,11 @@ SETTINGS: list[Environment] = [
     {"PYTHONIOENCODING": "utf-16", "PYTHONUTF8": "0", "LC_ALL": "C"},
     {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"},
 ]
-COMMANDS = ("classify gallery", "info --samples", "evaluate gallery", "add gallery.h5 gallery/nö")
+COMMANDS = ("classify gallery", "info --list-examples", "evaluate gallery", "add gallery.h5 gallery/nö")
 
 
-def test_what_is_printed_is_utf_8_whatever_python_is_told(crnr: Runner) -> None:
+@pytest.mark.slow
+def test_output_is_utf_8_in_any_locale(crnr: Runner) -> None:
     """As data, with \\n at the end of lines; in messages, bytes that are no text are shown as escapes."""
     for number, name in enumerate(CLASSES):
         (crnr.here / "gallery" / name).mkdir(parents=True)
@@ -131,7 +133,7 @@ def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None
         "audit gallery.h5 --csv audit.csv",
         "explain gallery/ant/0.png",
         "sort out.csv sorted",
-        "split gallery --gallery g --queries q",
+        "split gallery --train g --test q",
         "extract gallery -o features.h5",
         "add gallery.h5 g/ant/0.png --class ant",
         "verify gallery.h5",

@@ -13,7 +13,7 @@ PACKAGE = Path(crnr_cli.__file__).parent
 
 
 def homes() -> dict[str, list[str]]:
-    """The modules that define each public function or class at their top level, by its name."""
+    """Return the modules that define each public function or class at their top level, by its name."""
     found: dict[str, set[str]] = defaultdict(set)
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -24,7 +24,7 @@ def homes() -> dict[str, list[str]]:
 
 
 def is_command_with_its_job(name: str, modules: list[str]) -> bool:
-    """Whether these are the function of a command, in cli/, and that of its job, in jobs/."""
+    """Return whether these are the function of a command, in cli/, and the function of its job, in jobs/."""
     rooms = [module.split("/")[0] for module in modules]
     return name in {command.replace(" ", "_") for command in COMMANDS} and rooms == ["cli", "jobs"]
 

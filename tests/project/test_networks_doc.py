@@ -1,4 +1,4 @@
-"""The table of presets in docs/networks.md has the values that are used."""
+"""The table of presets in docs/reference/networks.md has the values that are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from crnr_cli.models.presets import PRESETS
 from helpers.paths import TESTS
 
-LINES = (TESTS.parent / "docs" / "networks.md").read_text().splitlines()
+LINES = (TESTS.parent / "docs" / "reference" / "networks.md").read_text().splitlines()
 ROWS = {
     cells[0].strip("`"): cells[1:]
     for cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in LINES)

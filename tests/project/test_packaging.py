@@ -1,9 +1,10 @@
-"""What is published: a source archive, and a wheel made from it that runs by itself."""
+"""What is published: a source archive, and a wheel made from it that runs alone."""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from helpers.paths import ROOT, SAMPLE_DATA
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source archive, and the wheel built from it: what the archive lacks is missing there too."""
+    """The source archive, and the wheel built from it: files that the archive lacks are missing there too."""
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool, reason=f"{tool} is not installed")
     out = tmp_path_factory.mktemp("dist")
@@ -45,6 +46,7 @@ def files_below(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -57,7 +59,8 @@ def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_noth
     assert "crnr_cli/py.typed" in names
 
 
-def test_the_source_archive_has_what_its_tests_need_and_nothing_that_is_made_on_the_way(dist: Path) -> None:
+@pytest.mark.slow
+def test_the_source_archive_has_all_test_files_and_nothing_generated(dist: Path) -> None:
     (found,) = dist.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
@@ -66,10 +69,11 @@ def test_the_source_archive_has_what_its_tests_need_and_nothing_that_is_made_on_
     assert names - single == files_below(*folders)
     assert single == {
         *(".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"),
-        *("LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "pyproject.toml"),
+        *("LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "hatch_build.py", "pyproject.toml"),
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
@@ -95,6 +99,24 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     run("-m", "crnr_cli", "evaluate", "out.csv", "--min-accuracy", "0.5")
 
 
+@pytest.mark.slow
+def test_the_page_on_pypi_is_the_readme(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"crnr_cli-{crnr_cli.__version__}.dist-info/METADATA").decode()
+    assert "Description-Content-Type: text/markdown" in text
+    assert text.partition("\n\n")[2] == (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_links_on_that_page_lead_to_the_repository_once_it_is_known() -> None:
+    pytest.importorskip("hatchling", reason="hatchling is not installed")
+    names = runpy.run_path(str(ROOT / "hatch_build.py"))
+    home = "https://git.example/somebody/crnr"
+    text = names["make_links_absolute"]((ROOT / "README.md").read_text(encoding="utf-8"), home)
+    assert f"]({home}/raw/HEAD/docs/report.png)" in text
+    assert f"[tutorial]({home}/blob/HEAD/docs/tutorial.md)" in text
+    assert re.findall(r"\]\((?!https://)", text) == []
+
+
 def test_the_citation_is_of_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.search(r"^version: (.*)$", text, re.MULTILINE)[1] == crnr_cli.__version__  # type: ignore[index]
@@ -112,6 +134,12 @@ def test_the_versions_of_python_that_are_named_are_those_that_are_tested() -> No
     assert PROJECT["requires-python"] == f">=3.{min(map(int, named))}"
 
 
+def test_the_extra_all_has_every_extra_for_users() -> None:
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    named = set(everything.removeprefix("crnr-cli[").removesuffix("]").split(","))
+    assert named == PROJECT["optional-dependencies"].keys() - {"all", "test", "lint"}
+
+
 def test_pre_commit_has_the_linter_of_the_extra() -> None:
     text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     pins = set(re.findall(r"[\w-]+==[\d.]+", text))
@@ -124,7 +152,7 @@ HOME = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "somebo
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    """What a release is checked by, with version 1.2.3 everywhere."""
+    """The files that a release check reads, with version 1.2.3 everywhere."""
     texts = {
         "crnr_cli/__init__.py": '"""crnr"""\n\n__version__ = "1.2.3"\n',
         "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",

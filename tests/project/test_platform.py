@@ -1,4 +1,4 @@
-"""What not every system has is used in crnr_cli/system, each name in one file there, and nowhere else."""
+"""Names that not every system has are used in crnr_cli/system alone, each name in one file there."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ASKING = {PACKAGE / "models" / "catalog.py", *(PACKAGE / "system").glob("*.py")}
 
 
 def names(module: Module) -> Iterator[str]:
-    """All names in a module, also those that it looks up as text, such as getattr(os, "O_PATH")."""
+    """Yield all names in a module, also those that it looks up as text, such as getattr(os, "O_PATH")."""
     yield from module.texts
     for node in module.nodes:
         match node:
@@ -112,7 +112,7 @@ def test_each_file_of_linux_has_one_place() -> None:
     refuse_where(misplaced)
 
 
-def test_which_system_it_is_is_asked_in_one_room() -> None:
+def test_only_one_package_tests_which_system_it_is() -> None:
     def asked(module: Module) -> set[str]:
         found = {
             f"{node.value.id}.{node.attr}"

@@ -48,7 +48,7 @@ def plain_nonnegative(
     iterations: int = 5,
     tol: float = 0.0,
 ) -> list[float]:
-    """ADMM with the three variables of the paper, c, z and delta."""
+    """Run ADMM with the three variables of the paper, c, z and delta."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for k in classes:
@@ -108,7 +108,7 @@ def plain_nn(X: Array, classes: Classes, y: Array) -> list[float]:
 
 
 def plain_minimum(X: Array, classes: Classes, y: Array, *, lam: float, **_: object) -> list[float]:
-    """The exact minimum that ADMM approaches, as one problem of non-negative least squares."""
+    """Return the exact minimum that ADMM approaches, as one problem of non-negative least squares."""
     alone = []
     for k in classes:
         part = np.zeros_like(X)
@@ -255,7 +255,7 @@ class Case:
 
 STORED_AS = ["npz", "h5", "mat", "npz of float32", "npz of int16", "h5 by columns"]
 SUFFIXES = ("png", "bmp", "jpg", "tif", "pgm", "webp", "gif")
-IMAGES = {  # the mode, and whether EXIF says that it is turned
+IMAGES = {  # the mode, and whether EXIF turns it
     "png": ("L", False),
     "turned png": ("L", True),
     "png of 16 bits": ("I;16", False),
@@ -376,13 +376,13 @@ def empty_folder() -> Iterator[Path]:
 
 
 def answers(case: Case, here: Path, names: list[str]) -> list[dict[str, str]]:
-    """The rows of the CSV that the commands write."""
+    """Return the rows of the CSV that the commands write."""
     crnr = Runner(here)
     method = case.method.split(",")[0]
     parameters = [f"--{name}={value}" for name, value in case.parameters.items() if value != "auto"]
     axis = []
     if not case.kinds:  # a square .mat file does not show which it is
-        axis = ["--samples=columns" if "columns" in case.stored_as else "--samples=rows"]
+        axis = ["--samples-axis=columns" if "columns" in case.stored_as else "--samples-axis=rows"]
     built = crnr(
         *("build", names[0], "-q", "--method", method, "--dtype", case.dtype, "-j1"),
         *(*parameters, *case.recipe.options(), *axis),

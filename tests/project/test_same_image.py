@@ -111,7 +111,7 @@ def answers(crnr: Runner, *arguments: object, stdin: str = "") -> list[dict[str,
 
 
 def answer(row: dict[str, str]) -> tuple[str, str, str, list[float]]:
-    """The status, the label, the second choice, and all numbers of a row."""
+    """Return the status, the label, the second choice, and all numbers of a row."""
     numbers = [float(value) for name, value in row.items() if name.startswith(("residual", "margin"))]
     return row["status"], row["label"], row["runner_up"], numbers
 
@@ -186,7 +186,9 @@ def plain_gallery(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 @settings(max_examples=10, deadline=None)  # each starts a process that decodes
 @given(st.lists(VARIANTS, min_size=1, max_size=9), st.sampled_from(list(WAYS)))
-def test_any_combination(plain_gallery: Runner, variants: list[Variant], way: str) -> None:
+def test_any_combination_of_changes_gives_the_same_answer(
+    plain_gallery: Runner, variants: list[Variant], way: str
+) -> None:
     crnr = plain_gallery
     shutil.rmtree(crnr.here / "q", ignore_errors=True)
     (crnr.here / "q").mkdir()
@@ -200,7 +202,7 @@ def test_any_combination(plain_gallery: Runner, variants: list[Variant], way: st
 
 
 def test_a_gallery_of_any_formats_gives_the_same_answers(crnr: Runner, recipe: Recipe) -> None:
-    """Each sample is stored in another way; those of 16 bits must not count more in what is learnt."""
+    """Each sample is stored in another way; 16-bit images must not weigh more in the fit."""
     make_images(crnr.here / "queries", first=50, size=(12, 9))
     plain = answers(crnr, "queries")
     for number, path in enumerate(sorted(Path("gallery").rglob("*.png"))):

@@ -44,7 +44,7 @@ def write(file: str, *lines: str) -> str:
 
 
 def folder(name: str, spell: Spell) -> str:
-    """Rename the folder of the class below another one, as an unpacked archive may have it."""
+    """Rename the class folder below another one, as an unpacked archive may have it."""
     Path(name).rename(spell(name))
     return name.partition("/")[0]
 
@@ -71,7 +71,7 @@ def scored_by_corrections(crnr: Runner, name: str, spell: Spell) -> Outcome:
 
 
 def scored_as_edited(crnr: Runner, name: str, spell: Spell) -> Outcome:
-    """Two tables of one run, of which one was edited on another system."""
+    """Return two tables of one run, of which one was edited on another system."""
     shutil.copy("out.csv", "more.csv")
     edit("more.csv", spell)
     return crnr("evaluate", "out.csv", "more.csv", "--json")
@@ -79,7 +79,7 @@ def scored_as_edited(crnr: Runner, name: str, spell: Spell) -> Outcome:
 
 def removed_by_marks(crnr: Runner, name: str, spell: Spell) -> Outcome:
     write("audit.csv", "path,remove", spell(f"s/{name}/0.png,x"))
-    return crnr("remove", "g.h5", "--from", "audit.csv")
+    return crnr("remove", "g.h5", "--marked-in", "audit.csv")
 
 
 def sorted_by_edited_table(crnr: Runner, name: str, spell: Spell) -> Outcome:
@@ -117,7 +117,7 @@ COMMANDS: dict[str, Command] = {
     "remove --sample": lambda crnr, name, spell: crnr(
         "remove", "g.h5", "--sample", spell(f"s/{name}/0.png"), "-q"
     ),
-    "remove --from": removed_by_marks,
+    "remove --marked-in": removed_by_marks,
     "rename": lambda crnr, name, spell: crnr("rename", "g.h5", spell(name), "new", "-q"),
     "rename to itself": lambda crnr, name, spell: crnr("rename", "g.h5", name, spell(name), "-q"),
     "rename to what is there": lambda crnr, name, spell: crnr("rename", "g.h5", "ant", spell(name), "-q"),
@@ -126,7 +126,7 @@ COMMANDS: dict[str, Command] = {
         "build", folder(f"s/{name}", spell), "-o", "g.h5", "--update", "--json", "-q"
     ),
     "verify": lambda crnr, name, spell: crnr(
-        "verify", "g.h5", "--against", folder(f"s/{name}", spell), "--json"
+        "verify", "g.h5", "--source", folder(f"s/{name}", spell), "--json"
     ),
     "extract --update": extracted_again,
     "compare": lambda crnr, name, spell: crnr(
@@ -156,6 +156,7 @@ def galleries(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @settings(max_examples=2, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # shrinking takes too long
 @given(name=class_names, form=st.sampled_from(FORMS))
@@ -174,7 +175,7 @@ def test_either_form_is_the_same_name(
         with chdir(here):
             crnr = Runner(here)
             outcome = COMMANDS[command](crnr, name, in_form(given_form))
-            samples = crnr("info", "g.h5", "--samples").out
+            samples = crnr("info", "g.h5", "--list-examples").out
         said = (in_form("NFC")(text) for text in (outcome.out, outcome.err, samples))
         # Files are listed in the order of their names, which is another one in the other form.
         outcomes.append((outcome.exit, *(sorted(_TIMES.sub("", text).splitlines()) for text in said)))

@@ -1,4 +1,4 @@
-"""The man pages and completions that are shipped: they are those of the commands, and shells can use them."""
+"""Man pages, completions and the reference page match the commands, and shells can use them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.cli import COMMANDS
-from helpers.paths import ROOT
+from helpers.paths import DOCS
 from helpers.runner import Runner
 from helpers.samples import make_features
 
-SHARE = ROOT / "docs" / "share"
+SHARE = DOCS / "share"
+REFERENCE = DOCS / "reference" / "commands.md"
 MADE = ("man", "bash-completion", "zsh", "fish", "pwsh")
 PAGES = sorted((SHARE / "man" / "man1").iterdir())
 SCRIPTS = {
@@ -39,19 +40,30 @@ def texts(folder: Path) -> dict[str, str]:
     }
 
 
-def test_they_are_those_of_the_commands(tmp_path: Path) -> None:
+def test_shared_files_match_the_commands(tmp_path: Path) -> None:
     subprocess.run([sys.executable, SHARE / "make.py", tmp_path], check=True)
-    assert texts(SHARE) == texts(tmp_path), "run `python docs/share/make.py`"
+    assert texts(SHARE) == texts(tmp_path / "share"), "run `python docs/share/make.py`"
+    made = (tmp_path / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert REFERENCE.read_text(encoding="utf-8") == made, "run `python docs/share/make.py`"
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS, "model"])
 def test_a_page_has_all_that_the_help_has(command: str, crnr: Runner) -> None:
     words = command.split()
-    help = crnr(*words, "--help").out
-    options = set(re.findall(r"^│ \*? *(--[\w-]+)", help, re.MULTILINE))
+    help = crnr(*words, "--help-all").out
+    options = set(re.findall(r"^  (?:-\w, |    )(--[\w-]+)", help, re.MULTILINE))
     assert "--help" in options
     page = (SHARE / "man" / "man1" / f"{'-'.join(['crnr', *words])}.1").read_text().replace("\\-", "-")
     assert options == set(re.findall(r"^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w-]+)\\fR", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "model"])
+def test_the_reference_page_has_all_that_the_man_page_has(command: str) -> None:
+    man = (SHARE / "man" / "man1" / f"crnr-{command.replace(' ', '-')}.1").read_text().replace("\\-", "-")
+    _, found, section = REFERENCE.read_text(encoding="utf-8").partition(f"\n## crnr {command}\n")
+    assert found
+    listed = re.findall(r"^- (?:`-\w`, )?`(--[\w-]+)", section.partition("\n## ")[0], re.MULTILINE)
+    assert listed == re.findall(r"^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w-]+)\\fR", man, re.MULTILINE)
 
 
 def test_every_command_has_a_page() -> None:
@@ -120,7 +132,7 @@ def in_zsh(words: list[str], here: Path) -> list[str]:
 
 
 def read_until(terminal: int, end: str) -> str:
-    """What a program writes on its terminal before this."""
+    """Return what a program writes on its terminal before this."""
     found, deadline = "", time.monotonic() + 60
     while end not in found:
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], found
@@ -140,13 +152,14 @@ def run(command: list[str], here: Path) -> str:
 SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish, "pwsh": in_pwsh}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("line", "names"),
     [
         ("crnr model ", ["check", "get", "list"]),
         ("crnr help mod", ["model"]),
-        ("crnr rename --", ["--help", "--json", "--merge", "--quiet"]),
+        ("crnr rename --", ["--help", "--help-all", "--json", "--merge", "--quiet"]),
         ("crnr build x --dtype ", ["float32", "float64"]),
         ("crnr model get clip", ["clip-b16", "clip-b32"]),
         ("crnr compare x --methods crnr,n", ["crnr,nn", "crnr,nrc", "crnr,nsc"]),
@@ -156,7 +169,7 @@ SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish, "pwsh": in_pwsh}
         ("crnr build -o a.h", ["a.h5"]),
     ],
 )
-def test_shells_complete(shell: str, line: str, names: list[str], crnr: Runner) -> None:
+def test_shells_complete_commands_and_options(shell: str, line: str, names: list[str], crnr: Runner) -> None:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     if shell == "bash" and sys.platform == "win32":

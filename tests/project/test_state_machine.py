@@ -69,7 +69,7 @@ class Galleries(RuleBasedStateMachine):
 
     @rule(label=classes, number=numbers, seed=st.integers(0, 9))
     def image(self, label: str, number: int, seed: int) -> None:
-        """A new image, or another one in its place; with few seeds, so that some are copies."""
+        """Save a new image, or replace one; with few seeds, so that some are copies."""
         pixels = np.random.default_rng(seed).integers(1, 256, (SIDE, SIDE), dtype=np.uint8)
         path = self.place(label, number)
         Image.fromarray(pixels).save(path)
@@ -98,7 +98,7 @@ class Galleries(RuleBasedStateMachine):
 
     @rule()
     def renamed(self) -> None:
-        """The folder of all classes."""
+        """Rename the folder of all classes."""
         old, self.source = self.source, f"source {self.moment}"
         self.moment += 1
         if (self.here / old).exists():
@@ -161,7 +161,7 @@ class Galleries(RuleBasedStateMachine):
     def verify(self) -> None:
         contents = {(label, content.sha256) for label, content in self.files.values()}
         is_same = all((label, content.sha256) in contents for label, content in self.known.values())
-        outcome = self.crnr("verify", "--against", self.source, "-q")
+        outcome = self.crnr("verify", "--source", self.source, "-q")
         assert outcome.exit == (0 if is_same else 1), outcome
 
     @precondition(lambda self: self.files)
@@ -203,7 +203,7 @@ class Galleries(RuleBasedStateMachine):
         return folder / f"{number}.png"
 
     def noted(self, path: Path, label: str, pixels: tuple[int, ...] | None) -> None:
-        """Note what is in a file. Its time is always new, as that of a file system may be too coarse."""
+        """Note what is in a file. Its time is always new, because a file system's may be too coarse."""
         self.moment += 1
         os.utime(path, ns=(self.moment * 10**9, self.moment * 10**9))
         content = Content(hashlib.sha256(path.read_bytes()).hexdigest(), pixels)

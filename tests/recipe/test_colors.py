@@ -18,7 +18,7 @@ from helpers.samples import draw_image, noise
 
 
 def histogram_by_loops(image: Array) -> Array:
-    """Of an image (height, width, 3): each pixel counts for the levels next to its red, green and blue."""
+    """Count, for an image (height, width, 3), each pixel for the levels next to its colours."""
     height, width, _ = image.shape
     counts = np.zeros((2, 2, 4, 4, 4))
     for y in range(height):
@@ -42,8 +42,8 @@ SIZES = [(1, 1), (1, 2), (2, 1), (1, 7), (3, 3), (4, 6), (5, 8), (7, 5)]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_histograms_are_those_of_a_loop_over_pixels(size: tuple[int, int]) -> None:
-    """Compared before the square root, which makes much of a rounding error beside zero."""
+def test_histograms_match_a_loop_over_pixels(size: tuple[int, int]) -> None:
+    """Compared before the square root, which enlarges a rounding error near zero."""
     height, width = size
     images = np.random.default_rng(width).integers(0, 256, (3, height, width, 3), dtype=np.uint8)
     images[1] = images[1] // 85 * 85  # only levels themselves
@@ -78,7 +78,7 @@ def test_the_histogram_of_an_image_does_not_depend_on_the_batch(size: tuple[int,
     assert histograms(images[:0], width, height).shape == (0, N_COLORS)
 
 
-def test_brightness_is_that_of_the_standard_and_exact() -> None:
+def test_brightness_matches_the_standard_exactly() -> None:
     """ITU-R BT.601, in thousandths: whole numbers, whatever the order in which they are added."""
     colors = np.array([[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255], [3, 141, 59]])
     expected = [int(r) * 299 + int(g) * 587 + int(b) * 114 for r, g, b in colors]
@@ -138,7 +138,7 @@ def test_a_few_coloured_pixels_make_no_coloured_image() -> None:
     assert are_colored(rgb(spot)).tolist() == [False]
 
 
-def test_a_batch_of_no_images_has_no_values() -> None:
+def test_an_empty_batch_has_no_histograms() -> None:
     """Such as a batch of images that are all unreadable."""
     nothing = np.empty((0, 12), np.uint8)
     assert are_colored(nothing).tolist() == []

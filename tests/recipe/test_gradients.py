@@ -112,7 +112,7 @@ def test_most_of_the_images_determine_whether_colour_is_used(
     assert about["n_inputs"] == 2 * 2 * 32 + (N_COLORS if color else 0)
 
 
-def test_options_override_what_is_derived(crnr: Runner) -> None:
+def test_options_override_derived_settings(crnr: Runner) -> None:
     make_images(crnr.here / "gallery", per_class=2)
     options = ("--color", "--size", "12x9", "--cell", 4, "--bins", 6, "--block-norm", "clipped")
     built = crnr("build", "gallery", *options, "--json", "-q")
@@ -127,7 +127,7 @@ REFUSED = {
     "--bins 7": "gradients: bins must be an even number from 2 to 64, not 7",
     "--bins 66": "--bins must be from 2 to 64, not 66 (see `crnr build --help`)",
     "--cell 0": "--cell must be from 1 to 65535, not 0 (see `crnr build --help`)",
-    "--color --grey": "--color and --gray contradict each other; give one of them",
+    "--color --gray": "--color and --gray contradict each other; give one of them",
     "--extractor pixels --cell 4": "--cell does not apply to --extractor pixels; leave it out",
     "--extractor pixels --bins 8": "--bins does not apply to --extractor pixels; leave it out",
     "--extractor pixels --block-norm none": "--block-norm does not apply to --extractor pixels; leave it out",
@@ -144,7 +144,7 @@ def test_options_that_do_not_fit_are_refused(crnr: Runner, options: str, words: 
 
 def test_settings_of_images_are_refused_for_features(crnr: Runner) -> None:
     np.savez("f.npz", features=np.eye(6), labels=list("aabbcc"))
-    for option in (["--cell", "2"], ["--bins", "8"], ["--grey"], ["--extractor", "gradients"]):
+    for option in (["--cell", "2"], ["--bins", "8"], ["--gray"], ["--extractor", "gradients"]):
         refused = crnr("build", "f.npz", *option)
         name = "--gray" if option == ["--grey"] else option[0]
         words = f"error: {name} only applies to images, but f.npz contains features; leave the option out\n"
@@ -166,12 +166,12 @@ def test_the_description_is_stored_and_restored() -> None:
     assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (2, recipe)
 
 
-def test_what_is_said_about_it() -> None:
+def test_gradients_describe_their_settings() -> None:
     assert EXTRACTOR.describe() == "gradients, 10x9, cells of 3, 6 directions, block norm clipped, colour"
     assert Gradients((28, 28), False, 4).describe() == "gradients, 28x28, cells of 4, 8 directions"
 
 
-# What an untrusted gallery may say instead, and the words for it.
+# Invalid settings of an untrusted gallery, and the messages.
 DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bins": 8, "block_norm": "soft"}
 UNKNOWN = "this version of crnr does not know the extractor"
 BINS = "gradients: bins must be an even number from 2 to 64"
@@ -220,7 +220,7 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
 
 
 def rehash(path: Path) -> None:
-    """Give an altered gallery the right checksum, as somebody who means harm would."""
+    """Give an altered gallery the right checksum, as an attacker would."""
     from crnr_cli.gallery.hdf5_contents import read_content
 
     content = read_content(path)
@@ -244,7 +244,7 @@ def small_gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refusal(path: Path, small_gallery: Path, described: bytes) -> str:
-    """What is said about a gallery with this description."""
+    """Return the description of such a gallery."""
     shutil.copy(small_gallery, path)
     with h5py.File(path, "r+") as file:
         assert json.loads(file["recipe"].attrs["extractor"]) == DESCRIBED
@@ -279,7 +279,7 @@ def test_invalid_settings_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (8, 8), (33, 20)])
 @pytest.mark.parametrize("color", [False, True])
-def test_there_are_as_many_values_as_are_declared(size: tuple[int, int], color: bool) -> None:
+def test_gradients_return_the_declared_number_of_values(size: tuple[int, int], color: bool) -> None:
     for norm in ("soft", "clipped", "none"):
         extractor = Gradients(size, color, 2, 4, norm)
         n = size[0] * size[1] * (3 if color else 1)
@@ -325,7 +325,7 @@ def test_values_do_not_depend_on_the_batch() -> None:
         assert np.array_equal(extract(pixels[start:stop]), together[start:stop])
 
 
-def test_gradients_of_colour_images_are_those_of_their_brightness() -> None:
+def test_gradients_of_colour_images_use_their_brightness() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 64, 3), dtype=np.uint8)
     grey = (pixels.astype(np.float64) @ [0.299, 0.587, 0.114]).astype(np.float32)
     both = Gradients(SMALL, True, 2).open(1).extract(pixels.reshape(3, -1))[:, :-N_COLORS].astype(np.float64)
@@ -367,7 +367,7 @@ DEPTHS = {
 }
 
 
-@pytest.mark.parametrize("options", [["--grey"], ["--color"], ["--grey", "--block-norm", "none"]])
+@pytest.mark.parametrize("options", [["--gray"], ["--color"], ["--gray", "--block-norm", "none"]])
 def test_images_of_any_depth_have_the_same_answers(crnr: Runner, options: list[str]) -> None:
     make_images(crnr.here / "gallery", size=(12, 11))
     (crnr.here / "queries").mkdir()
@@ -398,7 +398,7 @@ def test_a_copy_of_another_depth_is_found(norm: str) -> None:
         assert known.known_mask([""] * len(copies), copies).all()
 
 
-@pytest.mark.parametrize("options", [["--grey"], ["--color"]])
+@pytest.mark.parametrize("options", [["--gray"], ["--color"]])
 def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: list[str]) -> None:
     make_images(crnr.here / "gallery")
     (crnr.here / "queries").mkdir()
@@ -407,7 +407,7 @@ def test_floats_that_are_huge_tiny_blank_or_not_finite(crnr: Runner, options: li
     for name, bad in (("inf", np.inf), ("nan", np.nan)):
         odd[name] = values.copy()
         odd[name][3, 4] = bad
-    if options == ["--grey"]:  # in colour, the range of such a small image is taken to end at 1
+    if options == ["--gray"]:  # in colour, the range of such a small image is taken to end at 1
         odd["tiny"] = values * np.float32(1e-30)
     for name, floats in odd.items():
         Image.fromarray(floats).save(crnr.here / "queries" / f"{name}.tif")
@@ -503,7 +503,7 @@ def test_galleries_without_a_description_have_pixels_or_features() -> None:
 
 @pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])
 def test_pixels_give_the_pixels_themselves(crnr: Runner, options: list[str]) -> None:
-    """The vector is that of Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
+    """The vector equals Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
     make_images(crnr.here / "gallery")
     built = crnr("build", "gallery", "--extractor", "pixels", *options, "--dtype", "float64", "--json", "-q")
     assert (built.exit, built.err) == (0, "")

@@ -62,7 +62,7 @@ def features(folder: Path, options: NetworkOptions, size: tuple[int, int] | None
 def expected(
     folder: Path, box: tuple[int, int, int, int], filter: Image.Resampling, mean: Any, std: Any
 ) -> Any:
-    """(m, 8, 8, 3) by Pillow's own steps."""
+    """Return (m, 8, 8, 3) by Pillow's own steps."""
     images = [Image.open(path).crop(box).resize((8, 8), filter) for path in sorted(folder.rglob("*.png"))]
     return (np.array([np.asarray(p) for p in images], np.float64) - mean) / std
 
@@ -82,7 +82,9 @@ def expected(
         ("raw", (0, 0, 90, 60), Image.Resampling.BILINEAR, 0, 1),
     ],
 )
-def test_presets(photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any) -> None:
+def test_presets_prepare_images_as_documented(
+    photos: Path, preset: str, box: Any, filter: Image.Resampling, mean: Any, std: Any
+) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     found = features(photos / "photos", NetworkOptions(model, preset))
     wanted = expected(photos / "photos", box, filter, mean, std).transpose(0, 3, 1, 2).reshape(6, -1)
@@ -99,7 +101,7 @@ def test_each_step_has_an_option(photos: Path) -> None:
     np.testing.assert_allclose(found, (pixels[..., ::-1] - [1, 2, 3]) / 4, atol=1e-5)
 
 
-def test_the_shape_tells_size_channels_and_layout(tmp_path: Path) -> None:
+def test_the_shape_decides_size_channels_and_layout(tmp_path: Path) -> None:
     def settled(shape: Shape, **said: Any) -> tuple[Any, ...]:
         how = make_network(NetworkOptions(flat_model(tmp_path / "m.onnx", shape), "raw", **said), 1)
         return how.size, how.channels, how.layout, how.n_outputs
@@ -199,7 +201,7 @@ def test_a_blank_image_has_no_answer(crnr: Runner, photos: Path) -> None:
     assert statuses == ["zero_norm", "ok"]
 
 
-def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
+def test_extractor_option_locates_a_moved_model(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     Path("g").mkdir()
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET, "-o", "g/gallery.h5").exit == 0
@@ -210,12 +212,12 @@ def test_the_model_is_found_where_one_says(crnr: Runner, photos: Path) -> None:
     assert lost.err == (
         f"error: the gallery's network is not at {model} nor at g/m.onnx; give its path with --model-path\n"
     )
-    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--extractor", "moved.onnx").out == first
-    explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--extractor", "moved.onnx")
+    assert crnr("classify", "queries", "-g", "g/gallery.h5", "--model-path", "moved.onnx").out == first
+    explained = crnr("explain", "queries/a/0.png", "-g", "g/gallery.h5", "--model-path", "moved.onnx")
     assert explained.exit == 0
 
 
-def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, photos: Path) -> None:
+def test_a_changed_gallery_stores_the_new_path_of_its_model(crnr: Runner, photos: Path) -> None:
     model = flat_model(photos / "m.onnx", ["n", 3, 8, 8])
     assert crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET).exit == 0
     first = crnr("classify", "queries").out
@@ -226,9 +228,9 @@ def test_a_gallery_that_is_changed_knows_where_its_model_is_now(crnr: Runner, ph
         model = model.rename(photos / place)
         Path("photos/a/0.png").touch()
         assert crnr(*command).err.startswith("error: the gallery's network is not at ")
-        assert crnr(*command, "--extractor", place).exit == 0
+        assert crnr(*command, "--model-path", place).exit == 0
         assert crnr("classify", "queries").exit == 0
-    assert crnr("classify", "queries").out == first  # what was added is gone again
+    assert crnr("classify", "queries").out == first  # the added sample is gone again
 
 
 def test_the_model_is_found_beside_a_gallery_that_moved(crnr: Runner, photos: Path) -> None:
@@ -257,9 +259,9 @@ def test_another_model_is_refused(crnr: Runner, photos: Path) -> None:
 
 def test_an_extractor_for_a_gallery_of_pixels_is_refused(crnr: Runner, images: Path) -> None:
     assert crnr("build", "gallery").exit == 0
-    refused = crnr("classify", "queries", "--extractor", "m.onnx")
+    refused = crnr("classify", "queries", "--model-path", "m.onnx")
     assert (refused.exit, refused.out) == (2, "")
-    assert refused.err == "error: --model-path: gallery.h5 was built without a network; leave it out\n"
+    assert refused.err == "error: gallery.h5: was built without a network; leave out m.onnx\n"
 
 
 def _models(folder: Path) -> dict[str, Path]:

@@ -18,7 +18,7 @@ from crnr_cli.recipe.oriented import OrientedGradients
 
 
 def slope(before: float, here: float, after: float, is_first: bool, is_last: bool) -> float:
-    """The central difference, or the one-sided one at an edge."""
+    """Return the central difference, or the one-sided one at an edge."""
     if is_first and is_last:
         return 0.0
     if is_first:
@@ -27,7 +27,7 @@ def slope(before: float, here: float, after: float, is_first: bool, is_last: boo
 
 
 def cells_by_loops(image: Array, cell: int, bins: int) -> dict[tuple[int, int], list[float]]:
-    """The histogram of each cell: pixel by pixel, as the definition says."""
+    """Return the histogram of each cell: pixel by pixel, following the definition."""
     h, w = image.shape
     rows, columns = max(1, round(h / cell)), max(1, round(w / cell))
     found = {(i, j): [0.0] * bins for i in range(rows) for j in range(columns)}
@@ -44,7 +44,7 @@ def cells_by_loops(image: Array, cell: int, bins: int) -> dict[tuple[int, int], 
             lower = math.floor(direction)
             share = direction - lower
             for i, j in found:
-                # How far the centre of the pixel is from that of the cell, in sides of a cell.
+                # The distance between the centres of the pixel and the cell, in sides of a cell.
                 far_y = abs((y + 0.5) / (h / rows) - (i + 0.5))
                 far_x = abs((x + 0.5) / (w / columns) - (j + 0.5))
                 weight = max(0.0, 1 - far_y) * max(0.0, 1 - far_x)
@@ -62,7 +62,7 @@ def divided(values: list[float], by: float) -> list[float]:
 
 
 def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
-    """The squares of the values of an image, block by block."""
+    """Return the squares of the values of an image, block by block."""
     cells = cells_by_loops(image, cell, bins)
     rows, columns = (1 + max(places) for places in zip(*cells, strict=True))
     if (
@@ -79,13 +79,13 @@ def by_loops(image: Array, cell: int, bins: int, norm: str) -> Array:
     if norm == "clipped":
         clipped = [[min(value, 0.2) for value in divided(block, length(block))] for block in blocks]
         return np.concatenate([divided(block, length(block)) for block in clipped])
-    # Soft: half of the root mean square of the strengths of all blocks is added to that of each, in squares.
+    # Soft: half of the root mean square of the strengths of all blocks is added to each, in squares.
     mean = sum(length(block) ** 2 for block in blocks) / len(blocks)
     return np.concatenate([divided(block, math.sqrt(length(block) ** 2 + mean / 4)) for block in blocks])
 
 
 def values(images: Array, cell: int, bins: int, norm: str) -> Array:
-    """Of images (m, height, width)."""
+    """Return the values of images (m, height, width)."""
     m, height, width = images.shape
     oriented = OrientedGradients(width, height, cell, bins, norm)
     found = oriented.values(images.reshape(m, height * width))
@@ -94,7 +94,7 @@ def values(images: Array, cell: int, bins: int, norm: str) -> Array:
 
 
 def noise(height: int, width: int, kind: str, seed: int = 0) -> Array:
-    """Two images of bytes, or of float32 of any sign and scale."""
+    """Return two images of bytes, or of float32 of any sign and scale."""
     random = np.random.default_rng([seed, height, width])
     if kind == "uint8":
         return random.integers(0, 256, (2, height, width), dtype=np.uint8)
@@ -107,8 +107,8 @@ SIZES = [(1, 1), (1, 2), (2, 1), (1, 9), (11, 1), (2, 2), (3, 3), (5, 4), (7, 10
 @pytest.mark.parametrize("norm", BLOCK_NORMS)
 @pytest.mark.parametrize("bins", [4, 8, 12])
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_values_are_those_of_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
-    """Compared before the square root, which makes much of a rounding error beside zero."""
+def test_oriented_gradients_match_a_loop_over_pixels(norm: str, bins: int, kind: str) -> None:
+    """Compared before the square root, which enlarges a rounding error near zero."""
     for number, (height, width) in enumerate(SIZES):
         cell = 1 + (number + bins) % 8
         images = noise(height, width, kind)
@@ -138,7 +138,7 @@ def test_an_image_of_32_x_32_has_the_documented_number_of_values() -> None:
 
 
 def two_tones(seed: int, height: int, width: int) -> Array:
-    """A random image of black and one grey, whose gradients are multiples of 45 degrees."""
+    """Return a random image of black and one grey, whose gradients are multiples of 45 degrees."""
     random = np.random.default_rng(seed)
     image = np.zeros((height, width), np.uint8)
     image[2:-2, 2:-2] = random.choice([0, 201], (height - 4, width - 4))
@@ -154,14 +154,14 @@ def dots(seed: int, height: int, width: int) -> Array:
 
 
 def folded(found: Array, bins: int) -> Array:
-    """The squares of values, with opposite directions added."""
+    """Return the squares of values, with opposite directions added."""
     squares = np.square(found.astype(np.float64)).reshape(-1, 2, bins // 2)
     return squares.sum(axis=1).ravel()
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("make", "bins"), [(two_tones, 8), (dots, 4)], ids=["two tones", "dots"])
-def test_clipped_blocks_of_pixels_are_those_of_scikit_image(make: object, bins: int, seed: int) -> None:
+def test_clipped_blocks_of_pixels_match_scikit_image(make: object, bins: int, seed: int) -> None:
     image = make(seed, 11 + seed, 17 - seed)  # type: ignore[operator]
     expected = hog(image, bins // 2, (1, 1), (2, 2), block_norm="L2-Hys")
     found = folded(values(image[None], 1, bins, "clipped"), bins)
@@ -188,7 +188,7 @@ def test_blocks_of_pixels_have_the_proportions_of_scikit_image(make: object, bin
 
 @pytest.mark.parametrize("cell", [3, 5, 7])
 @pytest.mark.parametrize("turned", [False, True])
-def test_stripes_in_larger_cells_are_those_of_scikit_image(cell: int, turned: bool) -> None:
+def test_stripes_in_larger_cells_match_scikit_image(cell: int, turned: bool) -> None:
     """The gradients are only in the middle columns of cells, which overlapping cells do not share.
 
     Along the stripes, overlapping cells have the same sums as others. The edges of the image differ.
@@ -221,7 +221,7 @@ def assert_close(found: Array, expected: Array, bins: int) -> None:
 
 
 @given(some_images, cells, bin_numbers, norms, st.integers(-1000, 1000), st.integers(1, 40))
-def test_brightness_and_contrast_do_not_matter(
+def test_oriented_gradients_ignore_brightness_and_contrast(
     images: Array, cell: int, bins: int, norm: str, added: int, factor: int
 ) -> None:
     """Whole numbers, so that the changed images are not rounded.
@@ -275,7 +275,7 @@ def test_the_values_of_an_image_do_not_depend_on_the_batch(norm: str, kind: str)
         assert np.array_equal(values(images[::-1], 4, 8, norm), together[::-1]), size
 
 
-def test_a_batch_of_no_images_has_no_values() -> None:
+def test_an_empty_batch_has_no_gradients() -> None:
     assert values(np.empty((0, 5, 5), np.uint8), 2, 8, "soft").shape == (0, 32)
 
 

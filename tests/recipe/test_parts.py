@@ -40,7 +40,7 @@ def placed(extractor: Extractor, rows: int, columns: int) -> Parts:
 
 
 def by_loops(values: Array, parts: Parts, section: Section) -> list[list[float]]:
-    """The tiles of one image: the places whose middle is within the box of the tile, row by row."""
+    """Return the tiles of one image: the places whose middle is within the box of the tile, row by row."""
     tiles = []
     for top, bottom, left, right, name in parts.tiles:
         if name:
@@ -64,7 +64,7 @@ GRIDS = [(1, 1), (1, 2), (2, 3), (5, 1), (5, 6), (4, 4)]
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("extractor", EXTRACTORS, ids=lambda extractor: extractor.describe())
-def test_tiles_are_those_of_a_loop_over_the_places(extractor: Extractor, grid: tuple[int, int]) -> None:
+def test_tiles_match_a_loop_over_the_places(extractor: Extractor, grid: tuple[int, int]) -> None:
     step = placed(extractor, *grid)
     values = np.random.default_rng(0).random((3, extractor.n_values))
     found = step.apply(values.copy(), "float64")
@@ -99,7 +99,7 @@ def test_tiles_cover_every_value_once(rows: int, columns: int, data: st.DataObje
 
 
 def test_a_blank_tile_is_zero_and_leaves_the_others_alone() -> None:
-    """Whatever its grey is: of its pixels, only rounding errors are left."""
+    """For any grey: of its pixels, only rounding errors are left."""
     step = placed(RawPixels((6, 6)), 2, 2)
     pixels = np.random.default_rng(0).random((4, 6, 6))
     blank = pixels.copy()
@@ -145,7 +145,7 @@ def test_vectors_do_not_depend_on_the_batch(extractor: Extractor) -> None:
     assert (empty.shape, faults) == ((0, extractor.n_values), [])
 
 
-def test_settings() -> None:
+def test_parts_parse_and_describe_their_setting() -> None:
     assert Parts.of("4x12") == Parts(4, 12)
     assert (Parts(4, 12).setting, Parts(4, 12).describe()) == ("4x12", "4x12 tiles")
     assert (Parts.parse("0"), Parts.parse("2x3")) == (None, "2x3")
@@ -207,7 +207,7 @@ def test_parts_of_features_are_refused(crnr: Runner) -> None:
 
 
 def gallery_of(extractor: Extractor, method: str, grid: str) -> tuple[FittedGallery, Array]:
-    """A gallery of random images in three classes, and the vectors of others."""
+    """Return a gallery of random images in three classes, and the vectors of others."""
     recipe = Recipe.for_images(extractor, (Parts.of(grid),))
     bands = 3 if extractor.request(1).color else 1
     shape = (16, 20 * 18 * bands if isinstance(extractor, Gradients) else 7 * 5 * bands)
@@ -274,7 +274,7 @@ def labelled(crnr: Runner, *options: object) -> str:
     return outcome.out
 
 
-def test_one_tile_of_gradients_is_the_whole(crnr: Runner) -> None:
+def test_a_single_tile_of_gradients_equals_no_tiles(crnr: Runner) -> None:
     make_images(crnr.here / "gallery", size=(16, 16))
     make_images(crnr.here / "queries", per_class=2, first=50, size=(16, 16))
     for name, options in (("whole.h5", []), ("one.h5", ["--parts", "1x1"])):
@@ -341,7 +341,7 @@ def test_a_gallery_with_parts_is_calibrated_and_rejects(in_tiles: Runner) -> Non
     assert (again.exit, again.out, again.err) == (0, strangers.out, "")
 
 
-def test_evaluate_and_info_know_the_parts(in_tiles: Runner) -> None:
+def test_evaluate_and_info_support_parts(in_tiles: Runner) -> None:
     scored = in_tiles("evaluate", "queries", "--json", "-q")
     assert (scored.exit, scored.err) == (0, "")
     assert json.loads(scored.out)["accuracy"] == 1.0

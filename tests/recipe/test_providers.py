@@ -1,4 +1,4 @@
-"""What a network runs on: what was asked for or an error, and batches that fit it."""
+"""What a network runs on: the requested one or an error, and batches that fit it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def model(tmp_path: Path) -> Path:
 
 
 def claim(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let onnxruntime list these providers, which it does not have, and that of the processor."""
+    """Let onnxruntime list these providers, which it does not have, and the processor."""
     listed = [PROVIDERS[name] for name in (*names, CPU)]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: listed)
 
 
 class Accelerator:
-    """A session that says to run on the provider that it was asked for, and notes what it is given."""
+    """A session that claims to run on the requested provider, and records its arguments."""
 
     broken: tuple[str, ...] = ()  # those that raise an exception
     asked: list[str]  # all that were tried
@@ -79,11 +79,11 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> type[Accelerator]:
 
 
 def opened(model: Path, provider: str) -> str:
-    """The provider that a model runs on."""
+    """Return the provider that a model runs on."""
     return open_session(model, 1, provider).provider
 
 
-def test_names_are_those_of_onnxruntime() -> None:
+def test_provider_names_match_onnxruntime() -> None:
     assert set(onnxruntime.get_all_providers()) >= set(PROVIDERS.values()) - {"ROCMExecutionProvider"}
     assert set(PREFERRED) <= set(PROVIDERS)
     assert PREFERRED[-1] == CPU  # which is always there
@@ -91,7 +91,7 @@ def test_names_are_those_of_onnxruntime() -> None:
     assert AUTO not in PROVIDERS
 
 
-def test_available(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_providers_are_ordered_by_preference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CPU in available_providers()
     claim(monkeypatch, "tensorrt", "openvino", "cuda")
     assert available_providers() == ["cuda", "openvino", CPU, "tensorrt"]
@@ -102,7 +102,9 @@ def test_available(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "provider", [name for name in PROVIDERS if PROVIDERS[name] != "CPUExecutionProvider"]
 )
-def test_one_that_is_missing(model: Path, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_provider_names_its_package(
+    model: Path, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claim(monkeypatch)
     with pytest.raises(UsageError) as caught:
         opened(model, provider)
@@ -112,7 +114,7 @@ def test_one_that_is_missing(model: Path, provider: str, monkeypatch: pytest.Mon
     )
 
 
-def test_one_that_onnxruntime_lists_but_does_not_use(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listed_provider_that_fails_is_an_error(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """onnxruntime itself goes on with the processor, and only warns."""
     claim(monkeypatch, "cuda", "rocm")
     with warnings.catch_warnings():
@@ -137,7 +139,7 @@ def test_auto_takes_the_best(
     assert accelerator.asked == ["CUDAExecutionProvider"]
     claim(monkeypatch, "tensorrt", "xnnpack", "openvino")
     assert opened(model, AUTO) == "openvino"
-    claim(monkeypatch, "tensorrt", "xnnpack")  # these only if they are asked for
+    claim(monkeypatch, "tensorrt", "xnnpack")  # these only on request
     assert opened(model, AUTO) == CPU
     assert opened(model, "tensorrt") == "tensorrt"
 
@@ -240,7 +242,7 @@ def ready(crnr: Runner, model: Path) -> Runner:
 def test_every_command_with_a_network(
     ready: Runner, command: str, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider that was asked for is used, or nothing is done."""
+    """The requested provider is used, or nothing is done."""
     monkeypatch.setattr("crnr_cli.jobs.model._SECONDS", 0)
     claim(monkeypatch, "openvino")
     before = {path: path.read_bytes() for path in ready.here.rglob("*") if path.is_file()}
@@ -259,7 +261,7 @@ def test_every_command_with_a_network(
         assert accelerator.asked == [asked]  # it is loaded once
 
 
-def test_auto_says_what_it_takes(
+def test_auto_provider_prints_the_chosen_one(
     ready: Runner, accelerator: type[Accelerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "runs on" not in ready(*COMMANDS["build"]).err  # the processor
@@ -311,7 +313,7 @@ def test_a_run_is_not_resumed_on_another_provider(ready: Runner, monkeypatch: py
     assert len(read_rows(ready.here / "out.csv")) == 7
 
 
-def test_without_onnxruntime(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_without_onnxruntime_names_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from helpers.patches import remove_extras
 
     remove_extras(monkeypatch.setattr)

@@ -32,7 +32,7 @@ def axes_of(recipe: Recipe) -> Array:
 
 
 @pytest.mark.parametrize("shape", [(40, 9), (12, 30)], ids=["many samples", "many features"])
-def test_axes_are_those_of_scikit_learn_up_to_sign(shape: tuple[int, int]) -> None:
+def test_principal_axes_match_scikit_learn_up_to_sign(shape: tuple[int, int]) -> None:
     raw = np.random.default_rng(0).standard_normal(shape) * np.linspace(1, 3, shape[1])
     theirs = PCA(5, svd_solver="full").fit(raw).components_
     assert np.abs(np.diag(theirs @ principal_axes(raw.copy(), 5))) == pytest.approx(np.ones(5), abs=1e-10)
@@ -109,7 +109,7 @@ def test_an_image_of_one_colour_has_nothing_to_compare() -> None:
 @given(
     arrays(np.float32, (6, 12), elements=st.sampled_from([0.0, 1.0, np.nan, np.inf])), st.sampled_from([1, 3])
 )
-def test_one_colour_is_what_a_loop_over_pixels_finds(images: np.ndarray, bands: int) -> None:
+def test_is_one_color_matches_a_loop_over_pixels(images: np.ndarray, bands: int) -> None:
     def is_blank(image: np.ndarray) -> bool:
         pixels = [tuple(image[i : i + bands].tolist()) for i in range(0, 12, bands)]
         return all(pixel == pixels[0] and np.isfinite(pixel).all() for pixel in pixels)
@@ -134,7 +134,7 @@ DEPTHS = {
     ids=["some of 16 bits", "all kinds", "none of 8 bits"],
 )
 @pytest.mark.parametrize("extractor", ["pixels", "gradients"])
-def test_the_depth_of_images_does_not_matter_to_what_a_recipe_learns(
+def test_fitted_recipes_do_not_depend_on_image_depth(
     tmp_path: Path, depths: tuple[str, ...], extractor: str
 ) -> None:
     found = []

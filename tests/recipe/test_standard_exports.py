@@ -173,7 +173,7 @@ def test_maps_become_their_mean(photos: Path, with_pooler: bool, plus: float) ->
     np.testing.assert_allclose(features(photos, model, preset="imagenet"), wanted, atol=0.03)
 
 
-def test_a_network_of_timm_says_its_size(photos: Path) -> None:
+def test_a_timm_export_declares_its_size(photos: Path) -> None:
     found = explained(onnx_models.timm_export(photos / "resnet50.onnx", 160), preset="imagenet-v2")
     assert found.require_network().size == (160, 160)
     assert found.note is None
@@ -218,7 +218,7 @@ def test_the_layout_is_recognised(tmp_path: Path, shape: Shape, layout: str) -> 
     )
 
 
-def test_the_layout_of_an_input_without_names_is_that_of_its_family(tmp_path: Path) -> None:
+def test_an_unnamed_input_has_the_layout_of_its_family(tmp_path: Path) -> None:
     unnamed: Shape = [None, None, None, None]
     model = flat_model(tmp_path / "m.onnx", unnamed)
     assert error_of(model, preset="raw", size=(8, 8)) == (
@@ -240,7 +240,7 @@ def test_a_negative_dimension_is_not_fixed(tmp_path: Path) -> None:
     assert found.require_network().n_outputs == 192
 
 
-def test_what_is_not_known_is_an_error_that_names_the_option(crnr: Runner, photos: Path) -> None:
+def test_unknown_settings_are_errors_that_name_the_option(crnr: Runner, photos: Path) -> None:
     onnx_models.timm_export(photos / "network.onnx", 32)
     unknown = crnr("build", "photos", "--extractor", "network.onnx")
     assert (unknown.exit, unknown.out) == (2, "")
@@ -371,7 +371,7 @@ def test_the_explanation_has_every_decision_and_its_reason(tmp_path: Path) -> No
     assert said["pool"] == ("none", "because the output is a vector")
 
 
-def test_the_explanation_of_an_error_has_what_led_to_it(tmp_path: Path) -> None:
+def test_an_error_keeps_the_decisions_before_it(tmp_path: Path) -> None:
     found = explained(onnx_models.timm_export(tmp_path / "x.onnx", 32))
     assert ([one.name for one in found.inputs], list(found.settings)) == (["input"], ["input"])
     assert str(found.error).startswith(f"{tmp_path}/x.onnx: the preparation of images is not known")

@@ -18,7 +18,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a source with everything that an audit finds, and a class and a file with names of a stranger."""
+    """Of a source with everything that an audit finds, and a class and a file with hostile names."""
     crnr = Runner(tmp_path_factory.mktemp("audit"))
     make_images(crnr.here / "images", per_class=8)
     draw_image(1, 50).save(crnr.here / "images/ant/wrong.png")
@@ -28,13 +28,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     noise(1, (8, 8)).save(crnr.here / "images/cow/odd.png")
     (crnr.here / "queries").mkdir()
     shutil.copy(crnr.here / "images/ant/3.png", crnr.here / "queries/leaked.png")
-    outcome = crnr("audit", "images", "--against", "queries", "--html", crnr.here / "audit.html", "-q")
+    outcome = crnr("audit", "images", "--queries", "queries", "--html", crnr.here / "audit.html", "-q")
     assert (outcome.exit, outcome.err) == (0, "")
     return crnr.here / "audit.html"
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_it_is_whole_at_any_width(browser: Any, page: Path, width: int) -> None:
+def test_audit_page_is_complete_at_any_width(browser: Any, page: Path, width: int) -> None:
     opened(browser, page, width)
     headings = [heading.text for heading in browser.find_elements("css selector", "h2")]
     assert headings == [

@@ -113,7 +113,7 @@ def test_every_name_and_path_is_escaped(crnr: Runner, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-def test_a_report_without_jinja_says_how_to_get_it(
+def test_a_report_without_jinja_names_the_extra(
     crnr: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_extras(monkeypatch.setattr)
@@ -252,7 +252,9 @@ def test_two_hundred_classes_fit_a_phone(crnr: Runner, browser: Any, tmp_path: P
     assert no_complaint(browser)
 
 
-def test_of_very_many_classes_the_most_confused_are_shown(crnr: Runner, browser: Any, tmp_path: Path) -> None:
+def test_the_matrix_shows_the_most_confused_of_very_many_classes(
+    crnr: Runner, browser: Any, tmp_path: Path
+) -> None:
     names = [f"person {i}" for i in range(1500)]
     wrong = [(1400, 3, 4), (7, 9, 3), *((20 + i, 21 + i, 1) for i in range(0, 120, 2))]
     rows = [(f"q/{i}.png", name, name, 0.5) for i, name in enumerate(names)]
@@ -289,7 +291,7 @@ def test_a_run_without_one_answer_still_has_a_page(crnr: Runner, browser: Any, t
 
 
 def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_path: Path) -> None:
-    """The scores are those of the CSV, whatever lies beside it."""
+    """The scores come from the CSV, whatever is next to it."""
     source = write_csv(tmp_path / "out.csv", [("q/1", "a", "a", 0.5), ("q/2", "b", "a", 0.1)])
     gallery = tmp_path / "g.h5"
     alone = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))

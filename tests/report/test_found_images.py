@@ -1,4 +1,4 @@
-"""Images in reports: found after a move, reported if missing, and never those of a stranger's CSV."""
+"""Images in reports: found after a move, reported if missing, and never from an untrusted CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from helpers.samples import make_images, noise
 
 
 def shown(page: Path) -> dict[str, bool]:
-    """The mistakes of a report, and whether they have an image."""
+    """Return the mistakes of a report, and whether they have an image."""
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)[1])
     return {mistake["path"]: mistake["image"] is not None for mistake in data["mistakes"]}
 
@@ -150,11 +150,11 @@ def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     shutil.copy("gallery/bee/2.png", "query.png")
-    result = crnr("explain", "query.png", "--against", "nn", "-o", "w.html")
+    result = crnr("explain", "query.png", "--compare-with", "nn", "-o", "w.html")
     assert "bee: residual 0.0000, nearest example gallery/bee/2.png with cosine 1.0000;" in result.out
     page = Path("w.html").read_text()
     assert re.search(r"<dt>cosine</dt><dd>1.0000</dd><dd class=\"path\">gallery/bee/2.png</dd>", page)
-    record = json.loads(crnr("explain", "query.png", "--against", "nn", "--json").out)
+    record = json.loads(crnr("explain", "query.png", "--compare-with", "nn", "--json").out)
     assert [each["nearest"] and each["nearest"]["name"] for each in record["explanations"]] == [
         None,
         "gallery/bee/2.png",

@@ -21,7 +21,7 @@ SECONDS = 60  # to wait for what takes a moment, on a slow machine
 
 
 def fresh(browser: Any, page: Path, width: int = 1280) -> Any:
-    """Opened by somebody who has decided nothing yet; all local pages share one storage."""
+    """Opened by a user without decisions; all local pages share one storage."""
     opened(browser, page, width)
     browser.execute_script("localStorage.clear()")
     eventually(lambda: decided(opened(browser, page, width)), {})  # other processes may still have it
@@ -29,7 +29,7 @@ def fresh(browser: Any, page: Path, width: int = 1280) -> Any:
 
 
 def reload(browser: Any) -> None:
-    """As often as it takes: the process that shows the page anew may read the storage before the other has written."""
+    """Reload until the decisions are back: the new page may read the storage before the old one writes."""
     before = decided(browser)
 
     def reloaded() -> dict[str, str]:
@@ -51,7 +51,7 @@ def text(browser: Any, id: str) -> str:
 
 
 def decided(browser: Any) -> dict[str, str]:
-    """What the storage of the browser has for this page: the numbers of rows, and the classes."""
+    """Return what the storage of the browser has for this page: the numbers of rows, and the classes."""
     stored = browser.execute_script(
         "const prefix = `crnr-review-${JSON.parse(document.getElementById('data').textContent).identity}-`;"
         "return Object.entries(localStorage).filter(([key]) => key.startsWith(prefix))"
@@ -336,7 +336,7 @@ def test_decisions_can_be_forgotten(browser: Any, small: Path) -> None:
     assert not browser.find_element("id", "save").is_enabled()
 
 
-def test_a_browser_that_keeps_nothing_says_so(browser: Any, small: Path) -> None:
+def test_review_page_warns_if_the_browser_stores_nothing(browser: Any, small: Path) -> None:
     from selenium.webdriver import Keys
 
     script = {"source": "Storage.prototype.setItem = () => { throw new Error('full'); }"}

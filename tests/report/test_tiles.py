@@ -29,7 +29,7 @@ def drawing(margins: list[float], others: list[str], *more: Tile, side: int = 64
 
 
 def drawn(figure: Figure) -> tuple[np.ndarray, list[str]]:
-    """The pixels of the image alone, and its texts."""
+    """Return the pixels of the image alone, and its texts."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
@@ -40,7 +40,7 @@ def drawn(figure: Figure) -> tuple[np.ndarray, list[str]]:
 
 
 def corner(pixels: np.ndarray, row: float, column: float) -> np.ndarray:
-    """The colours near a corner of a tile, where nothing is written."""
+    """Return the colours near a corner of a tile, where nothing is written."""
     i, j = round(row * len(pixels)), round(column * pixels.shape[1])
     return pixels[i + 6 : i + 16, j + 6 : j + 16].reshape(-1, 3)
 
@@ -84,7 +84,7 @@ def test_a_part_that_is_not_a_tile_is_a_band_below() -> None:
     assert (band[:, 0] > band[:, 2] + 60).all()
 
 
-def test_long_names_lose_what_they_share_and_small_tiles_have_no_text() -> None:
+def test_long_names_lose_their_prefix_and_small_tiles_have_no_text() -> None:
     others = ["", "person-00123", "person-00456", "person-00123 and more that does not fit"]
     shown = TileDrawing("t", None, HALVES, np.array([0.1, -0.1, -0.2, -0.3]), others, n_common=7)
 
@@ -100,7 +100,7 @@ def test_long_names_lose_what_they_share_and_small_tiles_have_no_text() -> None:
     assert texts(0.3) == []
 
 
-def test_thousands_of_tiles_are_one_shape() -> None:
+def test_thousands_of_tiles_are_drawn_as_one_shape() -> None:
     edges = np.linspace(0, 1, 41)
     tiles = [Tile(edges[i], edges[i + 1], edges[j], edges[j + 1]) for i in range(40) for j in range(40)]
     margins = np.resize([-0.1, 0.1], 1600)
@@ -134,10 +134,10 @@ def parts_of(crnr: Runner, *against: str) -> list[list[dict]]:
 def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.png", "-q")
+    result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.png", "-q")
     assert (result.exit, result.err) == (0, "")
     shaded = [axes for axes in figures[0].axes if axes.get_title(loc="left").endswith(" tiles for ant")]
-    for axes, parts in zip(shaded, parts_of(built, "--against", "nn"), strict=True):
+    for axes, parts in zip(shaded, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
         assert axes.get_title(loc="left") == f"{supporting} of 4 tiles for ant"
         assert [text.get_text() for text in axes.texts] == [
@@ -149,7 +149,7 @@ def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch:
 
 
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
-def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
+def test_explain_writes_a_plot_of_tiles(built: Runner, suffix: str) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "-o", f"w.{suffix}")
     assert (result.exit, result.err) == (0, f"wrote w.{suffix}\n")
     written = (built.here / f"w.{suffix}").read_bytes()
@@ -157,14 +157,14 @@ def test_the_drawing_is_written(built: Runner, suffix: str) -> None:
     assert suffix == "pdf" or b"<!-- 3 of 4 tiles for ant -->" in written
 
 
-def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
-    result = built("explain", "query.png", "-g", "g.h5", "--against", "nn", "-o", "w.html")
+def test_explain_page_describes_the_tiles_as_text(built: Runner) -> None:
+    result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.html")
     assert (result.exit, result.err) == (0, "wrote w.html\n")
     page = (built.here / "w.html").read_text()
     sections = re.findall(r"<h2 [^>]*>Tile by tile, method (\w+)</h2>(.*?)</section>", page, re.DOTALL)
     assert [method for method, _ in sections] == ["crnr", "nn"]
     assert "<i>bee" not in page
-    for (_, section), parts in zip(sections, parts_of(built, "--against", "nn"), strict=True):
+    for (_, section), parts in zip(sections, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
         (alt,) = re.findall(r'src="data:image/svg\+xml;base64,[^"]+" alt="([^"]+)"', section)
         assert f"{supporting} of 4 tiles support ant, {4 - supporting} contradict" in alt
@@ -176,7 +176,7 @@ def test_the_page_has_the_image_in_words_too(built: Runner) -> None:
     assert "Both are means over the tiles." in page
 
 
-def test_without_parts_a_page_says_nothing_about_them(built: Runner) -> None:
+def test_explain_page_without_parts_shows_none(built: Runner) -> None:
     built("build", "gallery", "-o", "whole.h5", "-q")
     assert built("explain", "query.png", "-g", "whole.h5", "-o", "whole.html").exit == 0
     page = (built.here / "whole.html").read_text()

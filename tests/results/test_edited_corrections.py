@@ -1,4 +1,4 @@
-"""What a person said about answers, and what is said about a file that cannot be used."""
+"""Corrections of answers, and messages about files that cannot be used."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_row_that_is_there_twice_counts_once(tmp_path: Path) -> None:
         (HEADER + '"a,b,b,\n', "{}, line 2: not readable as CSV (unexpected end of data)"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_read_corrections_refuses_invalid_rows(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "c.csv"
     path.write_text(text)
     with pytest.raises(DataError) as error:
@@ -107,7 +107,7 @@ def test_a_long_text_that_is_no_time_is_cut(tmp_path: Path) -> None:
         read_corrections(path)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_read_corrections_refuses_missing_and_unreadable_files(tmp_path: Path) -> None:
     rest = "give the corrections saved by the page of `crnr review`"
     (closed := tmp_path / "closed.csv").write_text(HEADER + "a,b,b,\n")
     closed.chmod(0)
@@ -130,7 +130,7 @@ def test_a_path_with_nul_is_refused(tmp_path: Path) -> None:
     assert str(error.value) == f"{path}, line 2: the path contains NUL"
 
 
-def test_it_is_an_input_that_no_output_overwrites(tmp_path: Path) -> None:
+def test_corrections_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text(HEADER + "a,b,b,\n")
     with planned([DeclaredOutput(path)]), pytest.raises(OutputError, match="is an input of this run"):

@@ -1,4 +1,4 @@
-"""Which samples a person marked, and what is said about a CSV that cannot be used."""
+"""Samples that a person marked, and messages about a CSV that cannot be used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_sample_with_several_findings_is_removed_once(tmp_path: Path) -> None:
         ('path,remove\n"a,x\n', "{}, line 2: not readable as CSV (unexpected end of data)"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_read_marked_samples_refuses_invalid_rows(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "audit.csv"
     path.write_text(text)
     with pytest.raises(DataError) as error:

@@ -103,7 +103,7 @@ def test_the_name_of_the_output_and_the_options_choose_the_format(built: Runner)
     assert built("classify", "queries", "--format", "xml").exit == 2
 
 
-def test_streams(built: Runner) -> None:
+def test_classify_and_evaluate_work_through_pipes(built: Runner) -> None:
     by_json = built("classify", "queries", "-q", "--format", "jsonl")
     assert by_json.out == built("classify", "queries", "-q", "--json").out
     scored = built("evaluate", "-", "--json", stdin=by_json.out)
@@ -135,7 +135,9 @@ def test_parquet_cannot_be_continued_and_appears_whole(
     assert Path("out.parquet").read_text() == "old"
 
 
-def test_a_missing_package_is_named_with_its_extra(built: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_predictions_without_pyarrow_name_the_extra(
+    built: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built("classify", "queries", "-q", "-o", "there.parquet")
     monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     written = built("classify", "queries", "-o", "out.parquet")
@@ -165,7 +167,7 @@ def test_sort_reads_every_format(built: Runner) -> None:
     assert names[0] == names[1] == names[2] != []
 
 
-def test_names_that_are_not_utf8(crnr: Runner) -> None:
+def test_parquet_refuses_names_that_are_not_utf_8(crnr: Runner) -> None:
     make_features(Path("gallery.npz"))
     assert crnr("build", "gallery.npz", "-q").exit == 0
     Path(b"caf\xe9.npz".decode("utf-8", "surrogateescape")).write_bytes(Path("gallery.npz").read_bytes())

@@ -55,7 +55,7 @@ def test_an_interval_contains_its_score_for_many_small_classes(classes: int, que
         assert 0 <= low <= getattr(scores.macro, name) <= high <= 1
 
 
-def test_with_many_queries_intervals_are_those_of_resampling() -> None:
+def test_intervals_of_many_queries_match_resampling() -> None:
     rng = np.random.default_rng(5)
     truth = np.repeat(np.arange(4), 500)
     label = np.where(rng.random(2000) < 0.8, truth, rng.integers(0, 3, 2000))
@@ -93,7 +93,7 @@ def test_thousands_of_classes_need_little_memory() -> None:
 
 
 def simulated_coverage(table: Array, queries: int, replicates: int) -> dict[str, float]:
-    """How often the intervals contain the score of the table, by its plain formula."""
+    """Return how often the intervals contain the score of the table, by its plain formula."""
     k = len(table)
     hits, predicted = table.diagonal(), table.sum(axis=0)
     true = {"recall": hits, "f1": 2 * hits / (1 + predicted)}
@@ -111,7 +111,7 @@ def simulated_coverage(table: Array, queries: int, replicates: int) -> dict[str,
 @pytest.mark.slow
 @pytest.mark.parametrize(("classes", "queries"), [(3, 30), (10, 5), (20, 10), (50, 3), (100, 2), (100, 5)])
 @pytest.mark.parametrize("accuracy", [0.7, 0.9])
-def test_intervals_of_f1_contain_the_true_score_as_often_as_they_say(
+def test_intervals_of_f1_contain_the_true_score_at_their_level(
     classes: int, queries: int, accuracy: float
 ) -> None:
     table = np.full((classes, classes), (1 - accuracy) / (classes - 1))
@@ -129,7 +129,7 @@ EXPANSIONS = {
 
 
 @pytest.mark.parametrize(("expand", "formula"), EXPANSIONS.values(), ids=EXPANSIONS.keys())
-def test_derivatives_are_those_of_differences(expand: Any, formula: Any) -> None:
+def test_derivatives_match_differences(expand: Any, formula: Any) -> None:
     """h are right answers and f false labels; differences are taken to both sides."""
     support, h, f = np.array([10.0, 30.0, 4.0]), np.array([7.0, 2.0, 3.5]), np.array([1.0, 6.0, 0.25])
     found = expand(support, h, f)
@@ -147,7 +147,7 @@ def test_derivatives_are_those_of_differences(expand: Any, formula: Any) -> None
 
 
 def plain_mixture(table: Array, unanswered: Array) -> tuple[Array, Array, float]:
-    """The number of queries per class, the smoothed probabilities of their labels, and the accuracy.
+    """Return the number of queries per class, the smoothed probabilities of their labels, and the accuracy.
 
     A class is mixed with half a query that is right as often as all are, and else gets any wrong label.
     """
@@ -165,7 +165,7 @@ def plain_mixture(table: Array, unanswered: Array) -> tuple[Array, Array, float]
 
 
 @given(st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_smoothed_counts_are_those_of_the_mixture(k: int, seed: int) -> None:
+def test_smoothed_counts_match_the_mixture(k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = rng.integers(0, 4, (k, k)) * (rng.random((k, k)) < 0.7)
     unanswered = rng.integers(0, 2, k)

@@ -73,7 +73,7 @@ def test_nothing_to_resume_is_a_start(tmp_path: Path) -> None:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_damage_to_what_was_left_behind_is_cut_off(tmp_path: Path, data: st.DataObject) -> None:
+def test_damaged_ends_of_both_files_are_cut_off(tmp_path: Path, data: st.DataObject) -> None:
     """After a power loss either file may be short, or hold anything in the place of its last bytes."""
     path = tmp_path / "out"
     with pytest.raises(Stop):
@@ -89,7 +89,7 @@ def test_any_damage_to_what_was_left_behind_is_cut_off(tmp_path: Path, data: st.
     path.unlink()
 
 
-def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
+def test_another_run_is_refused_with_the_differences(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=2)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
@@ -105,7 +105,7 @@ def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b'"\xff"', b"[1]"])
 @pytest.mark.parametrize("at", [0, 2])
-def test_a_line_that_is_no_entry_ends_what_is_trusted(tmp_path: Path, line: bytes, at: int) -> None:
+def test_an_invalid_line_ends_the_trusted_batches(tmp_path: Path, line: bytes, at: int) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=3)
     journal = tmp_path / "out.crnr-journal"
@@ -154,7 +154,7 @@ def test_a_run_that_is_stopped_again_and_again_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == WHOLE
 
 
-def test_a_changed_byte_in_the_partial_file_ends_what_is_trusted(tmp_path: Path) -> None:
+def test_a_changed_byte_ends_the_trusted_batches(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=2)
     content = bytearray((part := tmp_path / "out.crnr-part").read_bytes())

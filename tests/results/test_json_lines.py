@@ -60,7 +60,7 @@ def test_a_stopped_run_continues_in_its_own_format(built: Runner) -> None:
     assert Path("out").read_text() == built("classify", "queries", "--batch-size", 4, "--json", "-q").out
 
 
-def test_names_that_are_not_utf8(crnr: Runner) -> None:
+def test_json_lines_escape_names_that_are_not_utf_8(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     assert crnr("build", "gallery.npz", "-q").exit == 0
     name = os.fsdecode(b"\xff.npz")

@@ -23,7 +23,7 @@ def row(
 
 
 @given(few_values, few_values)
-def test_the_area_is_that_of_scikit_learn(others: list[float], outsiders: list[float]) -> None:
+def test_auroc_matches_scikit_learn(others: list[float], outsiders: list[float]) -> None:
     found = auroc(np.array(others), np.array(outsiders))
     if not others or not outsiders:
         assert found is None
@@ -36,7 +36,7 @@ names = st.sampled_from(["cat", "dog", "unknown", None])
 
 
 @given(st.lists(st.tuples(names, names), max_size=30))
-def test_the_counts_are_those_of_a_plain_loop(pairs: list[tuple[str | None, str | None]]) -> None:
+def test_open_set_counts_match_a_plain_loop(pairs: list[tuple[str | None, str | None]]) -> None:
     counts = dict.fromkeys(("outsiders", "rejected", "failed", "answers", "correct"), 0)
     for truth, label in pairs:
         if truth == "unknown":

@@ -18,7 +18,7 @@ RESIDUALS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 5)), 
 def held_out(
     seed: int, n: int = 200, n_classes: int = 5, shift: float = 0.3
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals around 1, of which those of the true class are smaller."""
+    """Residuals around 1, smaller for the true class."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(n_classes, size=n)
     residuals = 1 + 0.2 * rng.normal(size=(n, n_classes)).clip(-3, 3)
@@ -27,7 +27,7 @@ def held_out(
 
 
 def loss(logits: np.ndarray, truth: np.ndarray) -> float:
-    """The negative log-likelihood with Platt's targets, written out."""
+    """Return the negative log-likelihood with Platt's targets, written out."""
     n, n_classes = logits.shape
     targets = np.full((n, n_classes), 1 / (n + 2) / (n_classes - 1))
     targets[np.arange(n), truth] = (n + 1) / (n + 2)
@@ -60,7 +60,7 @@ def test_batches_make_no_difference() -> None:
     np.testing.assert_array_equal(parts.of_truth, whole.of_truth)
 
 
-def test_probabilities_mean_what_they_say() -> None:
+def test_fit_probabilities_recovers_a_known_sharpness() -> None:
     """Truths are drawn from a softmax of known temperature: its sharpness is found again."""
     rng = np.random.default_rng(5)
     residuals = np.exp(0.3 * rng.normal(size=(20_000, 4)))
@@ -77,7 +77,7 @@ def test_a_gallery_that_is_always_right_is_not_certain() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [1, 4])
-def test_residuals_that_say_nothing(n_classes: int) -> None:
+def test_equal_residuals_give_equal_probabilities(n_classes: int) -> None:
     residuals = np.ones((6, n_classes))
     certainty = fit_probabilities([(residuals, np.arange(6) % n_classes)])
     np.testing.assert_allclose(certainty.probabilities(residuals), 1 / n_classes)
@@ -102,7 +102,7 @@ def test_probabilities_sum_to_1_and_fall_with_the_residuals(
 
 
 def plainly_in_set(scores: list[float], probability: float, percent: int) -> bool:
-    """Whether a label is kept: its p-value among the held-out samples, counted, is above 1 - level."""
+    """Return whether a label is kept: its p-value among the held-out samples, counted, is above 1 - level."""
     lower = sum(1 for score in scores if score <= probability)
     return 100 * (lower + 1) > (100 - percent) * (len(scores) + 1)
 
@@ -117,7 +117,7 @@ def plainly_in_set(scores: list[float], probability: float, percent: int) -> boo
     st.integers(0, 100),
     st.integers(0, 100),
 )
-def test_sets_are_those_of_plain_conformal_prediction_and_nested(
+def test_label_sets_match_conformal_prediction_and_are_nested(
     counts: list[int], probabilities: np.ndarray, one: int, other: int
 ) -> None:
     scores = [count / 20 for count in counts]
@@ -134,7 +134,7 @@ def test_sets_are_those_of_plain_conformal_prediction_and_nested(
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.95])
-def test_sets_contain_the_truth_as_often_as_they_say(level: float) -> None:
+def test_label_sets_contain_the_truth_at_their_level(level: float) -> None:
     held, truth = held_out(6, n=1000)
     certainty = fit_probabilities([(held, truth)])
     residuals, truth = held_out(7, n=5000)

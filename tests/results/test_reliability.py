@@ -30,7 +30,7 @@ def answers(n: int, shift: float = 0.0, seed: int = 0) -> tuple[np.ndarray, np.n
     return probability, rng.random(n) < probability - shift
 
 
-def test_bins_are_those_of_scikit_learn() -> None:
+def test_bins_match_scikit_learn() -> None:
     """If all probabilities differ and the number of answers is a multiple of 15, both have the same bins."""
     probability, right = answers(600)
     expected_right, expected_mean = calibration_curve(right, probability, n_bins=15, strategy="quantile")

@@ -20,7 +20,7 @@ def as_nan(value: float | None) -> float:
 
 
 @given(pairs)
-def test_scores_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
+def test_scores_match_scikit_learn(rows: list[tuple[str, str]]) -> None:
     truths, labels = (list(column) for column in zip(*rows, strict=True))
     ours = score(truths, labels)
     assert ours.accuracy == pytest.approx(accuracy_score(truths, labels), abs=1e-12)
@@ -43,7 +43,7 @@ def test_scores_are_those_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
 
 
 @given(pairs.filter(lambda rows: len({name for row in rows for name in row}) > 1))
-def test_confusion_is_that_of_scikit_learn(rows: list[tuple[str, str]]) -> None:
+def test_confusion_matches_scikit_learn(rows: list[tuple[str, str]]) -> None:
     truths, labels = (list(column) for column in zip(*rows, strict=True))
     assert list(score(truths, labels).confusion_rows()) == confusion_matrix(truths, labels).tolist()
 

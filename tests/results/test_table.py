@@ -137,7 +137,7 @@ def test_margin_of_two_perfect_matches_is_a_tie() -> None:
     assert margins(np.array([0.0]), np.array([0.0])).tolist() == [0.0]
 
 
-def test_what_was_written_is_read_back() -> None:
+def test_written_predictions_are_read_back() -> None:
     batch = answers(['a,"b"\nc', "d"], np.array([[0.5, 0.25]]), ["x", None], [None, SampleError("zero_norm")])
     text = written(batch, ["x", "y"], "float64").decode()
     assert parse_predictions(io.StringIO(text, newline=""), "f") == make_predictions(batch, ["x", "y"])
@@ -216,7 +216,7 @@ def test_a_rejected_query_is_unknown_and_its_best_class_comes_second() -> None:
     assert second.separation == pytest.approx(0.1)
 
 
-def test_how_far_the_best_class_stands_out() -> None:
+def test_standout_compares_the_best_with_the_mean_of_others() -> None:
     residuals = np.array([[0.2, 0.4, 0.8], [0.5, 0.5, 0.5], [0.0, 0.0, 0.0]], np.float32)
     np.testing.assert_allclose(standout(residuals), [1 - 0.2 / 0.6, 0, 0], atol=1e-7)
     scores = np.array([[-3.0, 1.0, 2.0], [5.0, 5.0, 5.0]])
@@ -238,7 +238,7 @@ def test_a_query_is_rejected_exactly_if_its_printed_separation_is_below_the_prin
 ) -> None:
     rng = np.random.default_rng(seed)
     residuals = rng.random((20, n_classes)).astype(dtype) * (1 if nudge else 0.001)
-    # The limit is that of one of the queries, or hardly beside it.
+    # The limit is the value of one of the queries, or very near.
     best = np.sort(residuals[:1].astype(float), axis=1)[0]
     ratio = -np.expm1(best[0] - best[1:].mean()) if signed else 1 - best[0] / best[1:].mean()
     limit = float(ratio) + nudge * 1e-7

@@ -110,11 +110,11 @@ def test_counts_of_large_galleries_do_not_overflow() -> None:
         pytest.param("low-rank", [2000], 20, id="one tall"),
     ],
 )
-def test_factorizing_takes_about_the_memory_it_is_said_to(
+def test_factor_bytes_estimates_the_memory_of_factorizing(
     form: factors.FactorForm, sizes: list[int], d: int, dtype: str
 ) -> None:
     X, edges = samples(sizes, d, dtype), edges_of(sizes)
-    FORMS[form](X[:, :3], np.array([0, 3]), 0.1, 0.1)  # what is imported now is not counted
+    FORMS[form](X[:, :3], np.array([0, 3]), 0.1, 0.1)  # imports do not count
     tracemalloc.start()
     try:
         FORMS[form](X, edges, 0.1, 0.1)
@@ -173,7 +173,7 @@ def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: i
 
 
 def test_blocks_that_do_not_match_are_an_error() -> None:
-    """As they may be in a gallery that somebody made by hand."""
+    """As in a gallery made by hand."""
     sizes = [200, 30]
     factor = factors.factorize_low_rank(samples(sizes, 10), edges_of(sizes), 0.1, 0.1)
     assert len(factor.block_is_tall) == 2

@@ -66,7 +66,7 @@ def shares(found: np.ndarray, exact: np.ndarray) -> float:
 
 
 @each_kind
-def test_it_finds_what_a_flat_search_finds(kind: str) -> None:
+def test_indexes_find_most_of_the_exact_neighbours(kind: str) -> None:
     X, Y, arrays = made(kind)
     found, exact = Index(kind, X.T, arrays).find_nearest(Y.T, 10), flat(X, Y, 10)
     assert found.shape == (40, 10)
@@ -77,19 +77,19 @@ def test_it_finds_what_a_flat_search_finds(kind: str) -> None:
 
 
 def without(X: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The other rows, and their places."""
+    """Return the other rows, and their places."""
     others = np.setdiff1d(np.arange(len(X)), hidden)
     return X[others], others
 
 
 def hard(n: int = 4000, seed: int = 5) -> np.ndarray:
-    """Samples that lie anywhere, so that few lists or a short walk find too little."""
+    """Return samples that lie anywhere, so that few lists or a short walk find too little."""
     X = np.random.default_rng(seed).normal(size=(n, 40)).astype(np.float32)
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
 @each_kind
-def test_the_recall_is_that_of_queries_that_are_not_in_the_gallery(
+def test_measured_recall_is_for_queries_outside_the_gallery(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured on samples as such, the recall of the graph would be too high: their links lead to others.
@@ -186,7 +186,7 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
 
 
 @each_kind
-def test_it_is_the_same_for_any_number_of_threads(kind: str) -> None:
+def test_indexes_are_the_same_for_any_number_of_threads(kind: str) -> None:
     X, _, arrays = made(kind)
     for threads in (1, 3):
         cores.set_product_threads(threads)
@@ -212,7 +212,7 @@ def test_a_query_finds_the_same_alone_and_in_any_batch(kind: str) -> None:
 @each_kind
 @pytest.mark.parametrize("n", [1, 2, 5, 17, 130])
 @pytest.mark.parametrize("count", [1, 4, 200])
-def test_few_samples(kind: str, n: int, count: int) -> None:
+def test_indexes_of_few_samples_find_the_nearest(kind: str, n: int, count: int) -> None:
     X, Y = clusters()
     X = X[:: len(X) // n][:n]
     found = Index(kind, X.T, made_index(kind, X.T, count)).find_nearest(Y.T, count)

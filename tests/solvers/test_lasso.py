@@ -29,7 +29,7 @@ def least(X: Array, y: Array, lam: float, tol: float = 1e-14) -> float:
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-6), ("float32", 1.2e-5)])
 @pytest.mark.parametrize("lam", [1e-3, 1e-2, 0.3])
 @pytest.mark.parametrize(("sizes", "d"), [((5, 3, 7), 24), ((20, 30, 25), 16)], ids=["dense", "low-rank"])
-def test_objective_is_that_of_scikit_learn(
+def test_objective_matches_scikit_learn(
     sizes: tuple[int, ...], d: int, lam: float, dtype: str, close: float
 ) -> None:
     samples, queries, _ = problem(sizes=sizes, d=d, dtype=dtype)
@@ -75,7 +75,7 @@ def test_gap_bounds_the_excess_of_any_code(seed: int, lam: float, nonzero: int) 
 
 
 def plain_lasso_admm(X: Array, y: Array, lam: float, steps: int) -> Array:
-    """The textbook iteration with over-relaxation, in its three variables; returns z after some steps."""
+    """Run the textbook iteration with over-relaxation, and return z after some steps."""
     mu, relaxation = lasso._MU_PER_LAM * lam, lasso._RELAXATION
     n = X.shape[1]
     P = np.linalg.inv(X.T @ X + mu / 2 * np.eye(n))
@@ -92,7 +92,7 @@ def plain_lasso_admm(X: Array, y: Array, lam: float, steps: int) -> Array:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 19, 20, 21, 40, 45])
 @pytest.mark.parametrize(("sizes", "d"), [((5, 3, 7), 24), ((20, 30, 25), 16)], ids=["dense", "low-rank"])
-def test_every_step_is_that_of_the_textbook(sizes: tuple[int, ...], d: int, steps: int) -> None:
+def test_every_step_matches_the_textbook(sizes: tuple[int, ...], d: int, steps: int) -> None:
     samples, queries, _ = problem(sizes=sizes, d=d, m=5)
     X, Y, lam = samples.vectors.T, queries.T.copy(), 0.01
     code = lasso.code(lasso.factorize(X, samples.edges, lam), X, Y, lam, steps, 1e-13)
@@ -121,7 +121,7 @@ def test_a_query_keeps_its_code_from_when_it_has_converged() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "smallest"), [("float32", 1.2e-5), ("float64", 2.2e-14)])
-def test_tol_is_what_the_type_can_resolve_at_least(dtype: str, smallest: float) -> None:
+def test_tol_is_at_least_the_resolution_of_the_type(dtype: str, smallest: float) -> None:
     samples, queries, _ = problem(dtype=dtype, m=2)
     X, Y = samples.vectors.T, queries.T.copy()
     factor = lasso.factorize(X, samples.edges, 0.1)

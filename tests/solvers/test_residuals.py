@@ -93,7 +93,7 @@ def test_directions_count_as_in_matrix_rank(d: int, n: int, dtype: str, factor: 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_subspace_residuals_are_those_of_least_squares(dtype: str) -> None:
+def test_subspace_residuals_match_least_squares(dtype: str) -> None:
     X, Y = unit_columns(6, 12, 7).astype(dtype), unit_columns(6, 4, 8).astype(dtype)
     found = admm.subspace_residuals(*admm.class_bases(X, EDGES), Y)
     expected = [

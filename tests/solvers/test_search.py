@@ -24,7 +24,7 @@ def by_sorting(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
 
 
 @given(st.integers(1, 300), st.integers(1, 12), st.integers(1, 60), st.integers(0, 99))
-def test_they_are_those_of_a_full_sort(n: int, m: int, count: int, seed: int) -> None:
+def test_find_nearest_matches_a_full_sort(n: int, m: int, count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, Y = unit(rng, n, 7), unit(rng, m, 7)
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +41,7 @@ def test_a_query_has_the_same_neighbours_alone_and_in_any_batch() -> None:
         np.testing.assert_array_equal(find_nearest(X.T, Y[rows].T, 40), together[rows])
 
 
-def test_of_equal_samples_the_first_is_nearer() -> None:
+def test_find_nearest_prefers_the_first_of_equal_samples() -> None:
     X = np.repeat(unit(np.random.default_rng(1), 4, 5), 3, axis=0)
     assert find_nearest(X.T, X[:1].T, 3).tolist() == [[0, 1, 2]]
 

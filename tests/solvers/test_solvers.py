@@ -29,7 +29,7 @@ def edges_of(sizes: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("setting", range(7))
-def test_codes_and_residuals_are_those_of_the_authors_program(form: str, setting: int) -> None:
+def test_codes_and_residuals_match_the_authors_program(form: str, setting: int) -> None:
     by_class = np.argsort(REFERENCE["labels"], kind="stable")
     X = unit_columns(REFERENCE["gallery"][by_class])
     Y = unit_columns(REFERENCE["queries"])
@@ -71,7 +71,7 @@ def random_problem(seed: int, sizes: list[int], d: int, m: int = 4) -> tuple[np.
 
 
 def stacked(X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
-    """||y - Xc||^2 + lam sum_i ||y - X_i c_i||^2 as one least-squares problem."""
+    """Return ||y - Xc||^2 + lam sum_i ||y - X_i c_i||^2 as one least-squares problem."""
     parts = []
     for start, stop in pairwise(edges):
         part = np.zeros_like(X)
@@ -123,7 +123,7 @@ def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
 
 @given(problems, st.sampled_from([0.05, 0.1, 2.0]))
 @settings(max_examples=60)
-def test_dense_and_low_rank_are_one(problem: tuple, mu: float) -> None:
+def test_dense_and_low_rank_factors_give_the_same_codes(problem: tuple, mu: float) -> None:
     seed, sizes, d, lam = problem
     X, edges, Y = random_problem(seed, sizes, d)
     dense, low_rank = (admm(factorize(X, edges, lam, mu), Y, 5) for factorize in FORMS.values())
@@ -140,7 +140,7 @@ def test_dense_and_low_rank_are_one(problem: tuple, mu: float) -> None:
     ],
 )
 @pytest.mark.parametrize("lam", [0.0, 1e-3, 1.0])
-def test_dense_and_low_rank_are_one_whatever_the_blocks(sizes: list[int], d: int, lam: float) -> None:
+def test_dense_and_low_rank_factors_agree_for_all_blocks(sizes: list[int], d: int, lam: float) -> None:
     X, edges, Y = random_problem(1, sizes, d)
     dense, low_rank = (admm(factorize(X, edges, lam, 0.1), Y, 5) for factorize in FORMS.values())
     np.testing.assert_allclose(dense.c, low_rank.c, rtol=0, atol=1e-9)
@@ -185,7 +185,7 @@ def test_float32_codes_agree_with_float64() -> None:
 def plain_admm(
     X: np.ndarray, edges: np.ndarray, y: np.ndarray, lam: float, mu: float, steps: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The paper's three variables, written out: yields (c, z) after every step."""
+    """Yield (c, z) after every step of the paper's three variables, written out."""
     n = X.shape[1]
     Q = X.T @ X + mu / 2 * np.eye(n)
     for start, stop in pairwise(edges):
@@ -227,7 +227,7 @@ def test_tol_stops_each_query_where_it_would_stop_alone(
     assert last == last_to_arrive
 
 
-def test_a_query_that_does_not_reach_tol_says_so() -> None:
+def test_a_query_that_misses_tol_is_not_converged() -> None:
     X, edges, Y = random_problem(5, [3, 3], 8)
     code = admm(factorize_dense(X, edges, 0.1, 0.1), Y, 2, tol=1e-12)
     assert not code.converged.any()
@@ -250,6 +250,6 @@ def test_the_cheaper_form_is_chosen(sizes: list[int], d: int, form: str) -> None
     assert cheaper_form(edges_of(sizes), d, 0.1, 5) == form
 
 
-def test_inverse_refuses_what_has_none() -> None:
+def test_inverse_refuses_indefinite_matrices() -> None:
     with pytest.raises(np.linalg.LinAlgError, match=r"^matrix is not positive definite \(LAPACK info 2\)$"):
         inverse(np.array([[1.0, 2.0], [2.0, 1.0]]))

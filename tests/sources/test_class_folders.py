@@ -29,7 +29,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
 
 
 def labels() -> dict[str, str]:
-    """The class of every sample in the gallery, by name."""
+    """Return the class of every sample in the gallery, by name."""
     gallery = load_gallery(Path("gallery.h5"))
     classes = [gallery.classes[i] for i in gallery.samples.class_index]
     return dict(zip(gallery.names, classes, strict=True))
@@ -43,7 +43,7 @@ def test_a_class_folder_is_added_to_its_class(built: Runner, source: str) -> Non
     added = {name: label for name, label in labels().items() if "gallery/" not in name}
     assert len(added) == 4
     assert set(added.values()) == {"ant"}
-    assert built("verify", "gallery.h5", "--against", "gallery", "--against", source).exit == 0
+    assert built("verify", "gallery.h5", "--source", "gallery", "--source", source).exit == 0
 
 
 def test_the_current_folder_can_be_a_class_folder(built: Runner) -> None:
@@ -150,13 +150,13 @@ def test_a_chosen_class_is_verified_by_the_content_alone(built: Runner) -> None:
     Path("Downloads").mkdir()
     draw_image(0, 50).save("Downloads/one.png")
     assert built("add", "gallery.h5", "Downloads/one.png", "--class", "ant").exit == 0
-    sources = ("--against", "gallery", "--against", "Downloads")
+    sources = ("--source", "gallery", "--source", "Downloads")
     assert built("verify", "gallery.h5", *sources).exit == 0
     draw_image(0, 51).save("Downloads/one.png")
     assert built("verify", "gallery.h5", *sources).exit == 1
     # The folder of another class does say something, and so does a class folder that was renamed.
     Path("Downloads").rename("bee")
     draw_image(0, 50).save("bee/one.png")
-    assert built("verify", "gallery.h5", "--against", "gallery", "--against", "bee").exit == 1
+    assert built("verify", "gallery.h5", "--source", "gallery", "--source", "bee").exit == 1
     Path("gallery/ant").rename("gallery/ants")
-    assert built("verify", "gallery.h5", "--against", "gallery").exit == 1
+    assert built("verify", "gallery.h5", "--source", "gallery").exit == 1

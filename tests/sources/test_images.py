@@ -24,7 +24,7 @@ def listed(*names: str) -> Images:
     return source
 
 
-def test_a_listing_is_sorted_and_knows_its_classes(crnr: Runner) -> None:
+def test_a_listing_is_sorted_and_has_its_classes(crnr: Runner) -> None:
     make_images(crnr.here / "q", ["b", "a/deep"], per_class=2)
     draw_image(0, 0).save("q/top.png")
     files = listed("q").files
@@ -57,7 +57,7 @@ def test_links_among_folders_are_followed_once(crnr: Runner) -> None:
 
 @pytest.fixture
 def deep_folders(crnr: Runner) -> Iterator[Callable[[int], None]]:
-    """Makes q/cat/a/a/a... so many levels deep, with an image at the bottom."""
+    """Makes q/cat/a/a/a... some levels deep, with an image at the bottom."""
 
     def make(levels: int) -> None:
         make_images(crnr.here / "q", ["cat"], per_class=1)

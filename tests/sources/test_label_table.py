@@ -41,11 +41,11 @@ def here(crnr: Runner) -> Runner:
 
 
 def answers(path: Path) -> list[tuple[str, str, str]]:
-    """What does not depend on the names of the files."""
+    """Return the facts that do not depend on the names of the files."""
     return sorted((row["truth"], row["label"], row["residual"]) for row in read_rows(path))
 
 
-def test_what_folders_say_a_table_can_say(here: Runner) -> None:
+def test_a_label_table_gives_the_gallery_of_folders(here: Runner) -> None:
     labels = ("--labels", "labels.csv")
     assert here("build", "gallery", "-o", "a.h5", "-q") == Outcome(0, "", "")
     built = here("build", "flat_gallery", "-o", "b.h5", *labels)
@@ -180,7 +180,7 @@ def test_any_names_and_labels_are_read_as_they_were_written(
     assert found.label_of(str(folder / "other" / "file")) is None
 
 
-def test_both_forms_of_a_name_are_one_file(tmp_path: Path) -> None:
+def test_both_unicode_forms_of_a_name_are_one_file(tmp_path: Path) -> None:
     """macOS writes é in two characters."""
     table = write_table(tmp_path / "t.csv", [("path", "label"), ("caf\u00e9.png", "a")])
     assert LabelOptions(table).read().label_of(str(tmp_path / "cafe\u0301.png")) == "a"

@@ -42,7 +42,7 @@ def test_numbers_of_any_type_are_read(tmp_path: Path, dtype: str) -> None:
         pytest.param(np.array([b"7", b"8"]), id="bytes"),
     ],
 )
-def test_labels_of_any_type_are_text(tmp_path: Path, labels: np.ndarray) -> None:
+def test_npz_labels_of_any_type_are_text(tmp_path: Path, labels: np.ndarray) -> None:
     assert FeatureFile.open(npz(tmp_path, features=np.eye(2), labels=labels), Keys()).labels == ["7", "8"]
 
 
@@ -80,7 +80,7 @@ def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_features_is_refused(tmp_path: Path, arrays: dict, message: str) -> None:
+def test_arrays_that_cannot_be_features_are_refused(tmp_path: Path, arrays: dict, message: str) -> None:
     with pytest.raises(DataError, match=message):
         FeatureFile.open(npz(tmp_path, **arrays), Keys())
 
@@ -217,7 +217,7 @@ def test_spans_names_and_parts_agree_with_one_long_list(
     assert [f"{path.stem}#{row}" for path, a, b in cuts for row in range(a, b)] == everything[start:stop]
 
 
-def test_a_part_is_read_anew_when_its_file_has_changed(tmp_path: Path) -> None:
+def test_a_part_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
     """A worker of a cluster may live for weeks, and keeps the files that it has opened."""
     path = tmp_path / "x.npz"
     for values in (np.eye(3), np.eye(4) + 1):

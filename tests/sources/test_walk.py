@@ -19,7 +19,7 @@ from helpers.samples import draw_image, make_images
 
 
 def elsewhere(root: str, groups: Iterable[Sequence[Folder]]) -> Iterator[FolderListing]:
-    """As a worker does it, from another current folder."""
+    """Open a part like a worker, from another current folder."""
     base = Path.cwd()
     found = []
     os.chdir("/")
@@ -69,7 +69,7 @@ def folders(crnr: Runner) -> None:
 
 @pytest.mark.parametrize("groups", [1, 2, 1000])
 @pytest.mark.parametrize("per_block", [1, 4, 1024])
-def test_the_same_listing(
+def test_a_lister_gives_the_listing_of_one_walk(
     folders: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, groups: int, per_block: int
 ) -> None:
     monkeypatch.setattr(walk, "_GROUPS", groups)
@@ -89,7 +89,7 @@ def test_the_same_listing(
 def test_links_that_several_folders_follow(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch, groups: int
 ) -> None:
-    """Each is followed once, by the first folder: also if nobody else knows that it was."""
+    """Each is followed once, by the first folder: even if no other process knows."""
     monkeypatch.setattr(walk, "_GROUPS", groups)
     make_images(crnr.here / "q", [f"f{i}" for i in range(6)], per_class=1)
     make_images(crnr.here / "other", ["x", "y"], per_class=1)
@@ -106,7 +106,7 @@ def test_links_that_several_folders_follow(
     assert_same("q", "q")
 
 
-def test_a_folder_that_cannot_be_read(folders: None) -> None:
+def test_a_lister_reports_unreadable_folders_like_one_walk(folders: None) -> None:
     Path("q/d").chmod(0)
     Path("q/b/deep").chmod(0)
     try:
@@ -157,7 +157,7 @@ def test_packed_files_are_a_sequence(folders: None) -> None:
     assert fingerprint(part) == fingerprint(Images(expected[2:5]))
 
 
-def test_what_systems_leave_on_a_disk_is_no_class(crnr: Runner) -> None:
+def test_system_folders_are_not_classes(crnr: Runner) -> None:
     make_images(crnr.here / "q", ["a", "b"], per_class=2)
     left = ["$RECYCLE.BIN", "System Volume Information", "lost+found", "__MACOSX", ".Trashes"]
     for folder in left:

@@ -15,7 +15,7 @@ from helpers.patches import count_batches_at_once, set_free_bytes
 from helpers.runner import Runner
 
 
-def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_available_cores_follow_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     for quota, expected in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
         monkeypatch.setattr(Path, "read_text", lambda path, encoding, quota=quota: quota)
@@ -33,7 +33,7 @@ def test_cores_are_those_of_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("4", None, False, 8, id="a variable, with all cores for one product"),
     ],
 )
-def test_libraries_use_as_many_threads_as_asked_for(
+def test_libraries_use_the_requested_threads(
     variable: str | None, jobs: int | None, side_by_side: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cores, "available_cores", lambda: 8)
@@ -55,7 +55,7 @@ def test_a_library_keeps_the_threads_of_its_user(
     assert cores.pieces_at_once(9) == 9 // threads
 
 
-def test_work_side_by_side_comes_in_order_and_no_more_at_once_than_asked() -> None:
+def test_run_side_by_side_keeps_order_and_the_limit_of_threads() -> None:
     at_work, most, lock = 0, 0, threading.Lock()
 
     def work(item: int) -> int:
@@ -80,7 +80,7 @@ def test_work_side_by_side_takes_items_only_as_results_are_taken() -> None:
     assert taken == [0, 1, 2, 3, 4]
 
 
-def test_an_error_in_work_side_by_side_is_that_of_its_item() -> None:
+def test_run_side_by_side_raises_the_error_of_its_item() -> None:
     results = cores.run_side_by_side(lambda item: 1 // item, [1, 0, 1], 2)
     assert next(results) == 1
     with pytest.raises(ZeroDivisionError):

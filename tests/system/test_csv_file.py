@@ -23,7 +23,7 @@ fields = st.text(st.sampled_from('a ,;"\r\n\té\udcff'), max_size=5)
 
 @given(st.lists(st.lists(fields, min_size=2, max_size=4), max_size=4))
 @example([["a\rb", "c"]])  # the csv module of some versions of Python would not quote it
-def test_what_is_written_is_read(rows: list[list[str]]) -> None:
+def test_written_rows_are_read_back(rows: list[list[str]]) -> None:
     lines: list[str] = []
     write_rows(lines.append, rows)
     assert list(csv.reader(io.StringIO("".join(lines), newline=""), strict=True)) == rows
@@ -31,13 +31,13 @@ def test_what_is_written_is_read(rows: list[list[str]]) -> None:
     assert all(not line.endswith("\r\n") or "\r" in row[-1] for line, row in zip(lines, rows, strict=True))
 
 
-def test_only_what_needs_quotes_has_them() -> None:
+def test_write_rows_quotes_only_where_needed() -> None:
     lines: list[str] = []
     write_rows(lines.append, [["a b", 1, None, 0.5], ["a,b", 'a"b', "a\nb", "a\rb"]])
     assert "".join(lines) == 'a b,1,,0.5\n"a,b","a""b","a\nb","a\rb"\n'
 
 
-# What reads each table, its text, and what is found in it.
+# The reader of each table, its text, and the result.
 TABLES = {
     "labels": (
         lambda path: LabelOptions(path).read().label_of(str(path.parent / "é.png")),
@@ -99,5 +99,5 @@ def test_an_older_encoding_makes_no_class(tmp_path: Path, kind: str, what: str) 
 
 
 @pytest.mark.parametrize("kind", ["answers", "predictions", "marks"])
-def test_what_crnr_wrote_may_have_names_that_are_not_utf_8(tmp_path: Path, kind: str) -> None:
+def test_tables_of_crnr_may_have_names_that_are_not_utf_8(tmp_path: Path, kind: str) -> None:
     assert TABLES[kind][0](saved(tmp_path, kind, "cp1252")) == "na\udceff"

@@ -84,7 +84,7 @@ def test_a_pipe_is_written_to_directly(tmp_path: Path) -> None:
 
 
 def occupied(place: Path, kind: str) -> Path | None:
-    """Something that is not a partial file; returns the file that it leads to, if any."""
+    """Make something that is not a partial file; return the file that it leads to, if any."""
     victim = place.parent / "victim"
     if kind == "directory":
         place.mkdir()
@@ -124,7 +124,7 @@ def test_the_name_of_a_partial_file_is_occupied(tmp_path: Path, ending: str, kin
 
 
 def test_a_link_that_is_put_in_the_place_of_a_partial_file(tmp_path: Path) -> None:
-    """What is written goes to the file that was opened, and the link is not renamed."""
+    """The output goes to the opened file, and the link is not renamed."""
     (tmp_path / "victim").write_bytes(b"secret")
 
     def write() -> None:
@@ -183,9 +183,7 @@ def test_a_new_file_has_the_owner_and_the_group_of_the_old_one(tmp_path: Path) -
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 23456, 0o640)
 
 
-def test_a_group_that_cannot_be_kept_gives_its_permissions_to_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_group_gives_no_permissions_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     path.chmod(0o664)
@@ -206,7 +204,7 @@ def test_a_group_that_cannot_be_kept_gives_its_permissions_to_nobody_else(
 
 
 def test_an_access_control_list_is_kept(tmp_path: Path) -> None:
-    """Without it, the permissions of a group would be those of the mask, which may be more."""
+    """Without it, a group would get the permissions of the mask, which may be more."""
     path = tmp_path / "x"
     path.write_text("old")
     entries = [(0x01, 6, NOBODY), (0x02, 6, 12345), (0x04, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY)]

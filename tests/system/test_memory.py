@@ -30,7 +30,7 @@ def machine(root: Path, free: int, cgroup: str = "") -> None:
 
 
 def group(folder: Path, limit: object, used: int, cache: int | None = 0) -> None:
-    """A cgroup of version 2."""
+    """Make a cgroup of version 2."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "memory.max").write_text(f"{limit}\n")
     (folder / "memory.current").write_text(f"{used}\n")
@@ -51,8 +51,8 @@ def test_a_machine_without_cgroups(tmp_path: Path) -> None:
     assert free_bytes(tmp_path) == 8 * GB // 1024 * 1024
 
 
-def test_nested_cgroups(tmp_path: Path) -> None:
-    """As those of Slurm and systemd: the limit may be on any level."""
+def test_free_bytes_follow_nested_cgroups(tmp_path: Path) -> None:
+    """As with Slurm and systemd: the limit may be on any level."""
     machine(tmp_path, 64 * GB, "0::/system.slice/slurmd/job_7/step_0\n")
     place = tmp_path / "sys/fs/cgroup"
     group(place / "system.slice/slurmd/job_7/step_0", "max", 1 * GB)
@@ -111,7 +111,7 @@ def test_the_address_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert free_bytes(tmp_path) == 2 * GB - 1000 * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_here() -> None:
+def test_free_bytes_follow_ulimit_on_this_machine() -> None:
     """With `ulimit -v`, less is free than without, on the machine as it is."""
     resource = pytest.importorskip("resource")
     code = "from crnr_cli.system.memory import free_bytes; print(free_bytes())"

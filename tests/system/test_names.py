@@ -25,13 +25,13 @@ COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC",
 
 
 @given(st.text())
-def test_the_forms_of_a_name_are_one_class(name: str) -> None:
+def test_unicode_forms_of_a_name_are_one_class(name: str) -> None:
     forms = {unicodedata.normalize(form, name) for form in ("NFC", "NFD")} | {name}
     assert len(set(map(class_key, forms))) == 1
 
 
 @given(st.lists(st.text("aAé", min_size=1, max_size=2), min_size=1, max_size=4), st.booleans())
-def test_the_spellings_of_a_path_are_one(names: list[str], is_absolute: bool) -> None:
+def test_path_key_is_equal_for_all_spellings(names: list[str], is_absolute: bool) -> None:
     """As pathlib sees it, which knows nothing of Unicode forms; names in upper case stay apart on Linux."""
     root = "/" if is_absolute else ""
     path = root + "/".join(names)
@@ -120,7 +120,7 @@ def test_a_name_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     assert to_listed_form("") == ""
 
 
-def test_what_no_file_can_be_called_on_windows_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_windows_names_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     error = OSError(22, "Invalid name")
     error.winerror = 123  # type: ignore[attr-defined]
 

@@ -56,7 +56,7 @@ sort out.csv copied
 sort out.csv hardlinked --how hardlink
 sort out.csv linked --how link
 sort --undo linked/.crnr-sort-1.jsonl
-split gallery --gallery half --queries rest
+split gallery --train half --test rest
 sort out.csv moved --how move
 sort --undo moved/.crnr-sort-1.jsonl
 sort --undo copied/.crnr-sort-1.jsonl
@@ -122,8 +122,8 @@ def elsewhere(
     return Session(request.param, start, on_linux.on.here.parent)
 
 
-def test_the_imitation_is_one(tmp_path: Path) -> None:
-    """What is missing there is missing for crnr, and what is refused there is refused."""
+def test_emulated_systems_lack_linux_features(tmp_path: Path) -> None:
+    """Functions missing there are missing for crnr, and calls refused there are refused."""
     said = On(MACOS, tmp_path).python(
         "import os, resource, sys, signal\n"
         "print(sys.platform, hasattr(os, 'sched_getaffinity'), hasattr(signal, 'SIGPIPE'))\n"
@@ -193,7 +193,7 @@ CLASSIFY = "classify gallery.npz -o out.csv --batch-size 1"
 
 
 def pausing(on: On) -> Iterator[object]:
-    """A run in its third batch, where it would stay for a minute."""
+    """Return a run in its third batch, where it would stay for a minute."""
     run = Runner(on.here).start(
         60, *CLASSIFY.split(), program=helper_command("helpers.pausing"), env=environment(on.system)
     )
@@ -202,6 +202,7 @@ def pausing(on: On) -> Iterator[object]:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     on = built
     assert on(*CLASSIFY.split()).exit == 0
@@ -217,7 +218,7 @@ def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     run.kill()
     ended(run)
     assert (on.here / "out.csv").read_text() == "old"
-    assert (on.here / "out.csv.crnr-lock").exists()  # which is nobody's now
+    assert (on.here / "out.csv.crnr-lock").exists()  # which is free now
     resumed = on(*CLASSIFY.split(), "--resume")
     assert resumed.err.splitlines()[0] == "note: 2 of 15 queries were done by the earlier run"
     assert (on.here / "out.csv").read_bytes() == whole
@@ -239,6 +240,7 @@ except typer.Exit as e:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
     run = Runner(on.here).start(program=on.part_of_crnr(LONG_BATCH), env=environment(on.system))
     assert run.stdout is not None
@@ -251,7 +253,7 @@ def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
 
 
 def test_the_reader_of_stdout_goes_away(built: On) -> None:
-    """Windows says EINVAL, without a name of a file."""
+    """Windows reports EINVAL, without a file name."""
     code = {MACOS: errno.EPIPE, WINDOWS: errno.EINVAL}[built.system]
     said = built.python(
         "import sys, os, typer\n"
@@ -302,7 +304,7 @@ def test_a_file_that_another_program_has_open_is_not_replaced_on_windows(tmp_pat
 
 
 @pytest.mark.parametrize(("how", "ending"), [("link", ".crnr-part"), ("folder", ".crnr-lock")])
-def test_what_somebody_else_has_put_there_is_not_followed(on: On, how: str, ending: str) -> None:
+def test_links_with_our_names_are_not_followed(on: On, how: str, ending: str) -> None:
     make_features(on.here / "gallery.npz")
     (on.here / "victim").write_bytes(b"secret")
     place = on.here / f"gallery.h5{ending}"
@@ -337,6 +339,7 @@ HUNGRY = "import time; found = b'x' * 2**28; time.sleep(60)"
 ENDLESS = "while True: pass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "limits"), [(HUNGRY, "2**26, None"), (ENDLESS, "None, 0.5")])
 def test_a_child_that_takes_too_much_is_ended(on: On, code: str, limits: str) -> None:
     """By the parent, as the child does nothing about it. On macOS, its time is limited by the kernel."""
@@ -373,7 +376,7 @@ def test_an_image_that_takes_too_much_memory_costs_one_row(on: On) -> None:
     assert json.loads(said.out) == ["ok", "too_large", "ok"]
 
 
-def test_what_the_machine_has_is_known(on: On) -> None:
+def test_cores_and_memory_match_linux(on: On) -> None:
     """Cores and memory are those that Linux knows of."""
     code = (
         "from crnr_cli.system.cores import available_cores\n"

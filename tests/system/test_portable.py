@@ -80,7 +80,7 @@ def is_text(name: str) -> bool:
         ("caf\udce9", "caf%E9"),
     ],
 )
-def test_what_windows_cannot_have_is_escaped(name: str, expected: str) -> None:
+def test_to_portable_escapes_names_that_windows_lacks(name: str, expected: str) -> None:
     assert to_portable(name) == expected
 
 
@@ -114,7 +114,7 @@ def test_a_portable_name_that_is_cut_or_numbered_is_portable(name: str, number: 
 @example("\u0131")  # i without a dot, which is I in upper case
 @example("\u1e9e\u0345")
 @example("Å")
-def test_what_some_file_system_takes_for_one_name_is_one(name: str) -> None:
+def test_fold_name_is_equal_for_names_equal_on_some_file_system(name: str) -> None:
     """They compare in upper case (NTFS, FAT), in lower case, folded (ext4, APFS), or decomposed (HFS+)."""
     forms = [name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))]
     one_to_one = [one for one in name if len(one.upper()) == len(one.lower()) == 1]
@@ -136,7 +136,7 @@ def test_different_letters_stay_different() -> None:
     assert len({fold_name(name) for name in ("e", "é", "ö", "o", "1", "a b", "ab")}) == 7
 
 
-def test_whether_this_system_tells_case_apart(tmp_path: Path) -> None:
+def test_folds_names_matches_this_file_system(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     folds = (tmp_path / "X").exists()
     assert folds_names(tmp_path) == folds

@@ -1,4 +1,4 @@
-"""The threads of matrix products: threadpoolctl sets them, and says how many there are."""
+"""The threads of matrix products: threadpoolctl sets and counts them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another
 
 
 def threads() -> set[int]:
-    """Of all libraries of products but that of faiss, whose number is one for each thread of the program."""
+    """Return the threads of all libraries but faiss, which has a number per thread of the program."""
     libraries = (library for library in CONTROLLER.info() if "faiss" not in library["filepath"])
     return {library["num_threads"] for library in libraries}
 
 
-def test_products_have_so_many_threads_for_a_while() -> None:
+def test_product_threads_sets_the_threads_within_the_block() -> None:
     with CONTROLLER.limit(limits=3):
         assert threads() == {3}
         with product_threads(2):
@@ -33,14 +33,14 @@ def test_products_have_so_many_threads_for_a_while() -> None:
         assert threads() == {3}
 
 
-def test_what_was_before_is_restored_after_an_error() -> None:
+def test_product_threads_restores_the_threads_after_an_error() -> None:
     with CONTROLLER.limit(limits=3):
         with pytest.raises(ZeroDivisionError), product_threads(1):
             _ = 1 / 0
         assert threads() == {3}
 
 
-def test_the_last_of_several_restores_what_the_first_found() -> None:
+def test_product_threads_restores_the_threads_after_the_last_block() -> None:
     before = threads_per_product()
     with CONTROLLER.limit(limits=3):
         first, second = product_threads(1), product_threads(2)
@@ -54,7 +54,7 @@ def test_the_last_of_several_restores_what_the_first_found() -> None:
     assert threads_per_product() == before
 
 
-def test_it_is_for_all_threads_of_the_program() -> None:
+def test_product_threads_applies_to_all_threads() -> None:
     found: list[set[int]] = []
     with CONTROLLER.limit(limits=3), product_threads(1):
         other = threading.Thread(target=lambda: found.append(threads()))
@@ -63,7 +63,7 @@ def test_it_is_for_all_threads_of_the_program() -> None:
     assert found == [{1}]
 
 
-def test_a_block_within_another_leaves_what_it_found() -> None:
+def test_product_threads_restores_the_threads_of_the_outer_block() -> None:
     with CONTROLLER.limit(limits=3), product_threads(1):
         with product_threads(2):
             assert threads() == {2}

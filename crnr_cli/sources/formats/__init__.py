@@ -51,17 +51,18 @@ class Dataset(Protocol):
 
 
 class Arrays(dict[str, Any]):
-    """The arrays of a file by name, with what its reader found out on the way."""
+    """The arrays of a file by name, with the notes of its reader."""
 
-    notes: tuple[str, ...] = ()  # what was assumed
+    notes: tuple[str, ...] = ()  # the reader's assumptions
     beside: tuple[Path, ...] = ()  # further files that were read
 
 
 class Read(Protocol):
     def __call__(self, path: Path, wanted: Collection[str]) -> Mapping[str, Any]:
-        """All arrays of a file by name, each a `Dataset` or a `Refused`; only `wanted` ones must be readable.
+        """Return all arrays of a file by name, each a `Dataset` or a `Refused`.
 
-        If the file cannot be read, raises a DataError that names it.
+        Only the `wanted` arrays must be readable. If the file cannot be read, raise a DataError that names
+        it.
         """
 
 
@@ -71,7 +72,7 @@ class FormatReader:
 
     read: Read
     either_axis: bool = False  # samples can be along any axis; the number of labels decides
-    # What `crnr extract` wrote about its extractor; None if another program wrote the file.
+    # The description of the extractor that `crnr extract` wrote; None if another program wrote the file.
     recipe: Callable[[Path], Mapping[str, Any] | None] | None = None
     word: str = "array"  # for an array of the file, in messages
     first_class: int = 0  # the number of the first class in a matrix with a one for the class of each sample
@@ -86,7 +87,7 @@ class Refused:
 
 
 def is_table(name: str | Path) -> bool:
-    """Whether a file of this name is a feature file."""
+    """Return whether a file of this name is a feature file."""
     return Path(name).suffix.lower() in READERS
 
 

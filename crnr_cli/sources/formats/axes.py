@@ -1,4 +1,4 @@
-"""Which axis of an array has the samples, and the same array as a table with one row per sample."""
+"""Find the axis of the samples in an array, and turn the array into a table with one row per sample."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Transposed(_View):
         return tuple(self.values.shape[::-1])
 
     def __getitem__(self, where: slice | tuple[slice, ...]) -> Array:
-        """With a slice of the first axis, or one of every axis."""
+        """Return the values of a slice of the first axis, or of one slice per axis."""
         index = (..., where) if isinstance(where, slice) else where[::-1]
         part: Array = self.values[index]
         return part.T
@@ -58,7 +58,7 @@ class Transposed(_View):
 class Stack(_View):
     """Samples along any axis, such as images, as a table with one row per sample.
 
-    The remaining axes keep their order, so that the pixels of a row are in the order of an image file.
+    The remaining axes keep their order, so the pixels of a row are in the order of an image file.
     """
 
     axis: int
@@ -77,7 +77,7 @@ class Stack(_View):
 
 @dataclass(frozen=True)
 class Cells(_View):
-    """The cells of a MATLAB cell array as the rows of a table: it is certain where the samples are."""
+    """The cells of a MATLAB cell array as the rows of a table: cells are always samples."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ class Cells(_View):
 
 
 def table_of(values: Any, axis: int) -> Any:
-    """The samples along an axis as the rows of a table, which is read by slices."""
+    """Return the samples along an axis as the rows of a table, which is read by slices."""
     if len(values.shape) > 2:
         return Stack(values, axis)
     if axis == 0:
@@ -101,9 +101,9 @@ def table_of(values: Any, axis: int) -> Any:
 
 
 def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | None, *, either: bool) -> int:
-    """The axis of the samples: as `--samples` says, else the one that fits the labels.
+    """Return the axis of the samples: the user's choice, else the axis that fits the labels.
 
-    If not `either` axis is as usual, the first is taken if it fits, or if there are no labels.
+    Unless `either` is set, prefer the first axis if its length fits or if there are no labels.
     """
     if isinstance(values, Cells):
         return 0

@@ -1,4 +1,4 @@
-"""Which arrays of a file are the features and the labels."""
+"""Choose the arrays of a file that are the features and the labels."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from crnr_cli.sources.formats.axes import MAX_AXES, Cells, format_shape, sample_
 from crnr_cli.sources.formats.labels import class_axis, read_labels
 from crnr_cli.wording import format_count
 
-# What labels are usually called, in any case.
+# The usual names of labels, in any case.
 _LABEL_NAMES = ("labels", "label", "y", "gnd", "target", "targets", "class", "classes")
 _MATLAB_NUMBERS = ("double", "single", "logical", "int", "uint")
 _SHOWN = 5  # possibilities in a message
-_MOST_ONES = 2**24  # numbers of a matrix that is read to find out whether it has one 1 per sample
+_MOST_ONES = 2**24  # values of a matrix that is read to test whether it has one 1 per sample
 _FEATURES, _LABELS = "features", "labels"
 _ORDINALS = ("first", "second", "third", "fourth")
 
 
 @dataclass(frozen=True)
 class FoundArray:
-    """One array of a file, and what it could be."""
+    """One array of a file, and its possible roles."""
 
     name: str
     shape: tuple[int, ...]
@@ -38,21 +38,21 @@ class FoundArray:
 
 
 def list_arrays(path: Path, reader: FormatReader, arrays: Mapping[str, Any]) -> list[FoundArray]:
-    """All arrays; a matrix that has one 1 per sample is looked into, as only its values tell."""
+    """Return all arrays; a possible matrix of one 1 per sample is read, because only its values decide."""
     matrices = {name for name, array in arrays.items() if _may_be_ones(array, arrays)}
     cells = {name for name, array in arrays.items() if _type(array) == "cell"}
     known = dict(arrays)
     if unread := {name for name in matrices | cells if not hasattr(arrays[name], "dtype")}:
         known |= _read(path, reader, unread)
     found = [_describe_array(name, array, is_matrix=name in matrices) for name, array in known.items()]
-    # As in the file: cells become the rows of a table when they are read.
+    # As in the file: cells become rows of a table when they are read.
     return [replace(one, shape=tuple(arrays[one.name].shape)) if one.shape else one for one in found]
 
 
 def guess_pair(
     path: Path, reader: FormatReader, arrays: Mapping[str, Any], labels_key: str | None
 ) -> tuple[str, str]:
-    """The only features, and the only labels that fit them; without any, the labels are called `labels`."""
+    """Return the only features, and the only labels that fit; without any, the labels are `labels`."""
     found = list_arrays(path, reader, arrays)
     features = [one for one in found if "features" in one.could_be]
     labels = [one for one in found if "labels" in one.could_be]
@@ -69,7 +69,7 @@ def guess_pair(
 
 
 def guess_labels(reader: FormatReader, arrays: Mapping[str, Any], features: str) -> str | None:
-    """The only array that is called like labels and fits the samples of the features."""
+    """Return the only array with the usual name of labels that fits the samples of the features."""
     values = arrays[features]
     shape = () if isinstance(values, Refused) else values.shape
     sizes = shape if reader.either_axis else shape[:1]
@@ -132,7 +132,7 @@ def _class_axis(array: Any) -> int | None:
 
 
 def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
-    """Whether an array is a small matrix, and not the only one that could be features."""
+    """Return whether an array is a small matrix, and not the only one that could be features."""
     if isinstance(array, Refused) or not _is_number(array) or len(array.shape) != 2:
         return False
     others = [one.shape for one in arrays.values() if one is not array and not isinstance(one, Refused)]
@@ -141,7 +141,7 @@ def _may_be_ones(array: Any, arrays: Mapping[str, Any]) -> bool:
 
 
 def _read(path: Path, reader: FormatReader, names: set[str]) -> dict[str, Any]:
-    """One by one, as some of them may not be readable."""
+    """Return the arrays, each read separately because some may not be readable."""
     found: dict[str, Any] = {}
     for name in sorted(names):
         try:
@@ -173,17 +173,17 @@ def _is_number(array: Any) -> bool:
 @dataclass(frozen=True)
 class Chosen:
     arrays: Mapping[str, Any]  # all of the file
-    features: str  # their name
+    features: str  # the name of the features
     values: Any  # (n, d): an array, or a dataset that is read by slices
-    axis: int  # that the samples have in the file
-    labels_from: str | None  # their name
+    axis: int  # the axis of the samples in the file
+    labels_from: str | None  # the name of the labels
     labels: list[str] | None
-    notes: tuple[str, ...]  # what was assumed
+    notes: tuple[str, ...]  # the assumptions
     beside: tuple[Path, ...]  # further files that were read
 
 
 def choose_arrays(path: Path, reader: FormatReader, keys: Keys) -> Chosen:
-    """As the user says, else the arrays `features` and `labels`, else the only ones that are plausible."""
+    """Return the user's choice, else the arrays `features` and `labels`, else the only plausible ones."""
     features = _FEATURES if keys.features is None else keys.features
     labels = _LABELS if keys.labels is None else keys.labels
     wanted = {features, labels, "paths"}
@@ -260,7 +260,7 @@ def _taken_note(path: Path, arrays: Mapping[str, Any], features: str, labels: st
 
 
 def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatReader) -> list[str]:
-    """What was assumed about the axes; in .mat files, samples are often the columns of a table."""
+    """Return a note on the assumed axes; in .mat files, samples are often the columns of a table."""
     if isinstance(values, Cells) or (reader.either_axis and len(values.shape) == 2):
         return []
     where = "last" if axis == len(values.shape) - 1 else _ORDINALS[axis]

@@ -1,4 +1,4 @@
-"""Which columns of a table have labels, names and numbers."""
+"""Find the columns of a table that hold labels, names and numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Columns:
     notes: list[str] = field(default_factory=list)
 
     def assign(self, wanted: Collection[str], text_columns: Callable[[], Sequence[int]]) -> None:
-        """Find the labels and paths among the columns, of which some are text.
+        """Find the labels and paths among the columns, some of which are text.
 
         The labels are the `wanted` column, if one has another name than `labels`.
         """
@@ -66,7 +66,7 @@ class Columns:
         )
 
     def numbers(self) -> list[int]:
-        """The columns of numbers, of which there must be some."""
+        """Return the columns of numbers; an error without any."""
         others = {*self.texts.values()} | self.ignored
         found = [i for i in range(len(self.names)) if i not in others]
         if not found:

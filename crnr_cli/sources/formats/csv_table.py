@@ -23,7 +23,7 @@ from crnr_cli.system import memory
 from crnr_cli.system.csv_file import refuse_separators, refuse_utf_16
 from crnr_cli.wording import format_count
 
-_INDEX_NAMES = ("", "Unnamed: 0")  # of a first column with the numbers of the rows, as pandas and R write it
+_INDEX_NAMES = ("", "Unnamed: 0")  # of a first column of row numbers, as pandas and R write it
 _OF_PREDICTIONS = {
     "truth",
     "residual",
@@ -35,11 +35,11 @@ _LONGEST_LINE = 2**25  # bytes
 _BLOCK = 2**20  # bytes
 _BYTES_PER_TEXT = 200
 _SHOWN = 30  # characters of a cell in a message
-_WHOLE = re.compile(r"-?\d+\.0")  # a label that pandas has read as a number
+_WHOLE = re.compile(r"-?\d+\.0")  # a label that pandas read as a number
 
 
 def read_csv(path: Path, wanted: Collection[str]) -> Arrays:
-    """All numbers as `features`, the columns of labels and paths as such, and wanted ones by their names."""
+    """Return all numbers as `features`, the columns of labels and paths, and wanted columns by name."""
     try:
         with path.open("rb") as file:
             rows, size = _limits(file)
@@ -55,7 +55,7 @@ def read_csv(path: Path, wanted: Collection[str]) -> Arrays:
 
 
 def has_features(path: Path) -> bool:
-    """Whether a CSV is one of features, and not of predictions or of anything else, by its first two rows."""
+    """Return whether a CSV holds features, by its first two rows, and not predictions or anything else."""
     if not os.path.isfile(path):  # noqa: PTH113, and what is read from a pipe is gone
         return False
     try:
@@ -72,11 +72,11 @@ def has_features(path: Path) -> bool:
 
 
 class _Lines:
-    """The lines of a file as text, none of which may be too long."""
+    """The lines of a file as text; a line that is too long raises an error."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path, self._file = path, file
-        self.has_underscore = False  # one of the lines since this was reset
+        self.has_underscore = False  # in the lines since this was reset
 
     def __iter__(self) -> Iterator[str]:
         number = 0
@@ -97,12 +97,12 @@ class _Lines:
 @dataclass(frozen=True)
 class _Table:
     path: Path
-    columns: Columns  # their names are from the header; without one, they are numbered from 1
+    columns: Columns  # named by the header; without a header, numbered from 1
     head: list[list[str]]  # rows of numbers that have been read
 
     @classmethod
     def of(cls, path: Path, reader: Iterator[list[str]], wanted: Collection[str]) -> _Table:
-        """By the first rows."""
+        """Return the table described by the first rows."""
         first = next(filter(None, reader), None)
         if first is None:
             raise DataError(f"{path}: is empty")
@@ -123,7 +123,7 @@ class _Table:
         return [i for i, cell in cells if cell.strip() and not _is_number(cell)]
 
     def read(self, reader: Iterator[list[str]], lines: _Lines, most_rows: int) -> Arrays:
-        """All rows, of which there are at most so many."""
+        """Return all rows, at most `most_rows`."""
         numbers, width = self.columns.numbers(), len(self.columns.names)
         columns_of_text = self.columns.texts
         memory.require_memory(
@@ -142,7 +142,7 @@ class _Table:
                 )
             cells = [row[i] for i in numbers] if len(numbers) < width else row
             try:
-                if lines.has_underscore and any("_" in cell for cell in cells):  # float takes 1_0 for 10
+                if lines.has_underscore and any("_" in cell for cell in cells):  # float reads 1_0 as 10
                     raise ValueError("an underscore")
                 values[count] = list(map(float, cells))
             except ValueError:
@@ -157,7 +157,7 @@ class _Table:
         return arrays
 
     def _number(self, cell: str, line: int, column: int) -> float:
-        """An empty cell is a missing value, which pandas writes that way."""
+        """Return the number in a cell; an empty cell is a missing value, as pandas writes it."""
         if not cell.strip():
             return math.nan
         if _is_number(cell):
@@ -177,7 +177,7 @@ class _Table:
 
 
 def _limits(file: BinaryIO) -> tuple[int, int]:
-    """The most rows that a file can have, and its size; a row takes a byte for each of its columns."""
+    """Return the file's maximum number of rows and its size; a row has at least a byte per column."""
     lines = size = 0
     while block := file.read(_BLOCK):
         lines += block.count(b"\n")
@@ -195,7 +195,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _is_header(row: Sequence[str]) -> bool:
-    """Whether the first row has names. Those of pandas are 0, 1, 2, ... if an array had no names."""
+    """Return whether the first row is a header. pandas writes 0, 1, 2, ... for an array without names."""
     numbers = [cell for cell in row if _is_number(cell)]
     if not numbers:
         return True

@@ -1,4 +1,4 @@
-"""The part of a feature file that only `crnr extract` writes: where its rows come from."""
+"""The origins of rows, the part of a feature file that only `crnr extract` writes."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale")
 
 _BYTES_PER_ROW = 500
 _SHA256 = re.compile("[0-9a-f]{64}")
-_ROWS_PER_RUN = 64  # rows further apart than this are read one by one
+_ROWS_PER_RUN = 64  # rows further apart than this are read separately
 
 
 @dataclass(frozen=True)
 class Origins:
-    """For every row, what the gallery would store about the file that the row was extracted from."""
+    """For every row, the facts that a gallery stores about the row's image file."""
 
     recipe: Mapping[str, Any]  # the description of the extractor, as a gallery stores it
     hashes: list[str]  # SHA-256 of the file's content
     stamps: list[Stamp]
-    folders: list[tuple[str, ...]] | None  # further folders that may name the class; None: there are none
+    folders: list[tuple[str, ...]] | None  # further folders that may name the class; None without any
     named: list[str] | None  # the folder that the user named, if the file is directly in it
     scales: list[float] | None  # see Batch; None: all are 1
 
     @classmethod
     def read(cls, path: Path, arrays: Mapping[str, Any], recipe: Mapping[str, Any], count: int) -> Origins:
-        """Of an untrusted file with so many rows of features."""
+        """Read the metadata of an untrusted feature file with `count` rows."""
         require_room(path, count, _BYTES_PER_ROW, "rows")
         found: dict[str, Any] = {}
         for name in DATASETS:
@@ -77,7 +77,7 @@ class Origins:
         return bool(self.recipe.get("kind") == "pictures")
 
     def candidates(self, row: int, label: str, classes: Mapping[str, str]) -> tuple[str, ...]:
-        """The possible classes of an image, the best first; a folder that was named is one of `classes`."""
+        """Return the possible classes of an image, best first; a named folder must be in `classes`."""
         if label:
             return (label, *(self.folders[row] if self.folders else ()))
         named = self.named[row] if self.named else ""
@@ -92,7 +92,7 @@ class Origins:
 
 
 def _check_dataset(path: Path, name: str, array: Any, count: int) -> Any:
-    """A dataset of one entry per row, or of several folders per row, of the right type."""
+    """Return a dataset with one entry, or several folders, per row, after checking its type."""
     if isinstance(array, Refused):
         raise DataError(f"{path}: the array '{name}' {array.why}")
     kind = {"size": "i", "mtime_ns": "i", "scale": "f"}.get(name, "S")
@@ -109,7 +109,7 @@ def _check_dataset(path: Path, name: str, array: Any, count: int) -> Any:
 
 @dataclass(frozen=True)
 class PickedRows:
-    """Some rows of a table, in any order, of which slices are read."""
+    """Some rows of a table, in any order, which are read by slices."""
 
     values: Any  # (n, d): an array, or a dataset that is read by slices
     rows: Array
@@ -127,7 +127,7 @@ class PickedRows:
         return len(self.rows)
 
     def __getitem__(self, where: slice) -> Array:
-        """Rows that are close to each other are read at once, as each reading takes its time."""
+        """Return rows; neighbouring rows are read at once, because every access takes time."""
         wanted = self.rows[where]
         out = np.empty((len(wanted), self.shape[1]), self.dtype)
         order = np.argsort(wanted, kind="stable")

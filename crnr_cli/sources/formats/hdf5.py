@@ -27,16 +27,14 @@ from crnr_cli.wording import format_count
 
 _MAX_DEPTH = 8
 _MAX_DATASETS = 10_000
-_MAX_ITEMS = 20_000  # groups, datasets and links that are looked at; a group with two names counts twice
-_MAX_CHUNK = 2**29  # bytes in a compressed chunk after decompression, which is always of the full chunk
+_MAX_ITEMS = 20_000  # groups, datasets and links to visit; a group with two names counts twice
+_MAX_CHUNK = 2**29  # bytes in a chunk after decompression, which is always of the full chunk
 # Deflate, shuffle, Fletcher's checksum and LZF. For any other filter, HDF5 would load a plugin library.
 _FILTERS = {1, 2, 3, 32000}
-_CHECKSUM, _CHECKSUM_BYTES = 3, 4  # the filter of Fletcher's checksum, which is at the end of every chunk
+_CHECKSUM, _CHECKSUM_BYTES = 3, 4  # the filter of Fletcher's checksum, at the end of every chunk
 _MAX_ATTRIBUTES = 100  # of the recipe that `crnr extract` writes
 _OPEN_FILES = 16  # at the same time; a process may open only some hundreds
-CHILD_SECONDS = (
-    600.0  # for a process that waits for the machine; `hdf5_text_process` limits how long it works
-)
+CHILD_SECONDS = 600.0  # for a process that waits for the machine; `hdf5_text_process` limits its work
 
 
 def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
@@ -44,14 +42,14 @@ def read_hdf5(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def open_datasets(path: Path) -> dict[str, Any]:
-    """All datasets of a file by name, not yet read. A dataset that is not plain data is a `Refused`."""
+    """Return all datasets of a file by name, not yet read; a `Refused` replaces unsafe ones."""
     with listed_datasets(path) as found:
         return {name: detach_dataset(path, name, item) for name, item in found.items()}
 
 
 @contextmanager
 def listed_datasets(path: Path, *, references: bool = False) -> Iterator[dict[str, Any]]:
-    """All datasets of a file by name, as long as the file is open, or a `Refused` for each.
+    """Yield all datasets of a file by name, or a `Refused` for each, as long as the file is open.
 
     With `references`, datasets that refer to others in the file are accepted: MATLAB stores cells that way.
     """
@@ -75,7 +73,7 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
 
 
 def declares_gallery(path: Path) -> bool | None:
-    """Whether a file says that it is a gallery; None if it is not readable as HDF5."""
+    """Return whether a file declares itself a gallery; None if it is not readable as HDF5."""
     try:
         with _opened_hdf5(path) as file:
             return bool(scalar_attribute(file, "format") == b"crnr-gallery")
@@ -84,7 +82,7 @@ def declares_gallery(path: Path) -> bool | None:
 
 
 def scalar_attribute(item: Any, name: str) -> Any:
-    """An attribute if it is a single plain value, else None; nothing larger is ever read."""
+    """Return an attribute if it is a single plain value, else None; nothing larger is ever read."""
     if name not in item.attrs:
         return None
     declared = item.attrs.get_id(name)
@@ -96,7 +94,7 @@ def scalar_attribute(item: Any, name: str) -> Any:
 
 @dataclass(eq=False)
 class StoredDataset:
-    """A dataset that is read by slices. Its file is opened when it is needed, as there may be thousands."""
+    """A dataset that is read by slices. Its file is opened on access, because there may be thousands."""
 
     path: Path
     name: str
@@ -118,7 +116,7 @@ class StoredDataset:
         return np.asarray(self[()], dtype=dtype)
 
     def _open(self) -> None:
-        """Open the file, if it is still the one that was checked, and close the one opened longest ago."""
+        """Open the file, if it is unchanged since the check, and close the file opened longest ago."""
         if Stamp.of(self.path.stat()) != self.stamp:
             raise DataError(f"{self.path}: was changed while it was being read; run the command again")
         self._file = h5py.File(self.path, "r", locking=False)
@@ -131,18 +129,18 @@ class StoredDataset:
         self._file = None
 
 
-_opened: deque[weakref.ref[StoredDataset]] = deque()  # those whose file is open, if they still exist
+_opened: deque[weakref.ref[StoredDataset]] = deque()  # datasets with an open file, if they still exist
 
 
 def close_files() -> None:
-    """Close all files, one of which is to be replaced; the others are opened again when they are needed."""
+    """Close all files, because one is to be replaced; the others are opened again on access."""
     while _opened:
         if dataset := _opened.popleft()():
             dataset.close()
 
 
 class VariableText:
-    """Text of variable length, which is read by a child process, as HDF5 may hang or crash on it."""
+    """Text of variable length, which a child process reads, because HDF5 may hang or crash on it."""
 
     dtype = np.dtype(object)
 
@@ -159,7 +157,7 @@ class VariableText:
             ) from e
 
     def _read_in_child(self) -> bytes:
-        """Return what the process prints; SubprocessError if it fails, or is not done in time."""
+        """Return the output of the process; SubprocessError if it fails, or is not done in time."""
         with start_guarded(
             "crnr_cli.sources.formats.hdf5_text_process",
             *(str(self._path), self._name, *([self._attribute] if self._attribute else [])),
@@ -173,7 +171,7 @@ class VariableText:
 
 
 def detach_dataset(path: Path, name: str, item: Any) -> Any:
-    """A dataset that stays usable after its file is closed."""
+    """Return a dataset that stays usable after its file is closed."""
     if isinstance(item, Refused):
         return item
     text = h5py.check_string_dtype(item.dtype)
@@ -197,7 +195,7 @@ class _Listing:
     def _collect(self, group: Any, prefix: str, depth: int) -> None:
         for name in group:
             where = prefix + name
-            if self.references and where.startswith("#"):  # what MATLAB's cells and objects refer to
+            if self.references and where.startswith("#"):  # the targets of MATLAB's cells and objects
                 continue
             self.looked_at += 1
             if self.looked_at > _MAX_ITEMS or len(self.found) >= _MAX_DATASETS:
@@ -216,7 +214,7 @@ class _Listing:
 
 
 def why_unreadable(dataset: Any, references: bool = False) -> str | None:
-    """Why a dataset must not be read, according to its declarations; None if it can be."""
+    """Return why a dataset must not be read, according to its declarations; None if it is safe."""
     plan = dataset.id.get_create_plist()
     layout = plan.get_layout()
     if layout == h5py.h5d.VIRTUAL or plan.get_external_count():
@@ -236,7 +234,7 @@ def why_unreadable(dataset: Any, references: bool = False) -> str | None:
         return f"declares {format_count(declared, 'byte')} and holds {stored}; write the complete file again"
     if filters and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK:
         return f"is compressed in chunks of more than {_MAX_CHUNK} bytes; write it with smaller chunks"
-    # HDF5 crashes on a chunk that is shorter than its checksum. What is not None ends the iteration.
+    # HDF5 crashes on a chunk that is shorter than its checksum. Any value but None ends the iteration.
     shortest = 1 + (_CHECKSUM_BYTES if _CHECKSUM in filters else 0)
     if filters and dataset.id.chunk_iter(lambda chunk: chunk.size < shortest or None):
         return "has a damaged chunk; write the file again"
@@ -244,9 +242,9 @@ def why_unreadable(dataset: Any, references: bool = False) -> str | None:
 
 
 def read_recipe(path: Path) -> dict[str, Any] | None:
-    """How `crnr extract` describes the extractor of a file; None if another program wrote the file.
+    """Return the description of the extractor by `crnr extract`; None if another program wrote the file.
 
-    All attributes must be single plain values, but what they say is not checked here.
+    All attributes must be scalars; their values are not validated here.
     """
     with _opened_hdf5(path) as file:
         if scalar_attribute(file, "format") != FORMAT.encode():
@@ -273,7 +271,7 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
 
 
 def to_plain_value(value: Any) -> Any:
-    """An attribute as a plain Python value."""
+    """Return an attribute as a plain Python value."""
     if isinstance(value, bytes):
         return value.decode()
     return value.item() if isinstance(value, np.generic) else value

@@ -17,7 +17,7 @@ from crnr_cli.system.child import limit_address_space, limit_cpu_time
 
 BASE_BYTES = 2**30  # of address space, for Python and HDF5 themselves
 _BYTES_PER_BYTE = 16  # of address space per byte of the file, for the objects and the JSON
-_SECONDS = 4.0  # of work on a core, for whatever is not a text
+_SECONDS = 4.0  # of work on a core, besides the texts
 _TEXTS_PER_SECOND = 100_000  # the minimum
 
 
@@ -26,7 +26,7 @@ def text_memory_limit(path: Path) -> int:
 
 
 def text_seconds_limit(texts: int) -> float:
-    """Of work."""
+    """Return the time limit in seconds of work."""
     return _SECONDS + texts / _TEXTS_PER_SECOND
 
 

@@ -13,12 +13,12 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.system import memory
 
-_BYTES_PER_TEXT = 200  # in a list, while others are being made of it
+_BYTES_PER_TEXT = 200  # in a list that is being converted
 _FEW = 10_000  # a list of this length takes hardly any memory
 
 
 def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
-    """One label per sample. In a matrix of zeros and ones, each sample has a one where its class is."""
+    """Return one label per sample. In a matrix of zeros and ones, the one marks the class of a sample."""
     values = read_at_once(path, array)
     if values.ndim == 2 and min(values.shape) > 1:
         values = _classes(path, values) + first_class
@@ -26,7 +26,7 @@ def read_labels(path: Path, array: Any, first_class: int) -> list[str]:
 
 
 def read_texts(path: Path, array: Any) -> list[str]:
-    """Labels or names of any type, as text."""
+    """Return labels or names of any type, as text."""
     values = read_at_once(path, array).ravel()
     if values.dtype.kind == "f" and np.isnan(values).any():
         raise DataError(f"{path}: the label of row {int(np.isnan(values).argmax())} is not a number (NaN)")
@@ -38,7 +38,7 @@ def read_texts(path: Path, array: Any) -> list[str]:
     if values.dtype.kind in "iub":  # there may be millions
         return list(map(str, items))
     found = [label_text(value) for value in items]
-    if values.dtype.kind != "S":  # all bytes can be written again
+    if values.dtype.kind != "S":  # bytes can always be written again
         _refuse_unwritable(path, found)
     return found
 
@@ -53,7 +53,7 @@ def _refuse_unwritable(path: Path, found: list[str]) -> None:
 
 
 def label_text(label: float | str | bytes) -> str:
-    """A label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
+    """Return a label as text, whatever its type: 7, 7.0, b'7' and '7' are the same label."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "surrogateescape")
     is_integer = isinstance(label, float) and label.is_integer() and abs(label) < 2**53
@@ -61,7 +61,7 @@ def label_text(label: float | str | bytes) -> str:
 
 
 def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
-    """Refuse a list that does not fit into memory, as a small file can contain very many rows."""
+    """Raise an error if a list does not fit into memory: a small file can contain very many rows."""
     if count > _FEW:
         memory.require_memory(
             count * bytes_each, f"{path}: a list of {count} {what}", "divide the file into several"
@@ -69,7 +69,7 @@ def require_room(path: Path, count: int, bytes_each: int, what: str) -> None:
 
 
 def read_at_once(path: Path, array: Any) -> Array:
-    """A dataset with little per row."""
+    """Return all values of a small dataset."""
     count = math.prod(array.shape)
     require_room(path, count, array.dtype.itemsize + _BYTES_PER_TEXT, "labels or names")
     try:
@@ -79,7 +79,7 @@ def read_at_once(path: Path, array: Any) -> Array:
 
 
 def _refuse_other_than_unicode(path: Path, values: Array) -> None:
-    """NumPy stores text as one number per character, and fails at numbers that no character has."""
+    """Raise DataError for invalid characters: NumPy fails on numbers beyond Unicode in its text."""
     length = values.dtype.itemsize // 4
     numbers = values.astype(values.dtype.newbyteorder("=")).view(np.uint32) if length else np.empty(0)
     too_large = np.flatnonzero(numbers > sys.maxunicode)
@@ -88,7 +88,7 @@ def _refuse_other_than_unicode(path: Path, values: Array) -> None:
 
 
 def _classes(path: Path, values: Array) -> Array:
-    """The class of each sample, counted from 0, by a matrix of classes x samples or samples x classes."""
+    """Return each sample's class, from 0, by a matrix of classes x samples or samples x classes."""
     wrong = f"{path}: labels of shape {values.shape} are not one label per example"
     remedy = "save one number or text per example, or choose another array with --labels-key"
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
@@ -102,7 +102,7 @@ def _classes(path: Path, values: Array) -> Array:
 
 
 def class_axis(values: Array) -> int | None:
-    """The axis of the classes in a matrix with a single 1 per sample; None if it is not such a matrix."""
+    """Return the axis of the classes in a matrix with a single 1 per sample; None for other matrices."""
     if not np.isin(values, (0, 1)).all():
         return None
     fitting = _class_axes(values)

@@ -1,4 +1,4 @@
-"""Reader of MATLAB files: variables by name, in the shape they have in MATLAB, if numbers or text."""
+"""Read MATLAB files: variables by name, in their shape in MATLAB, if numbers or text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from crnr_cli.system.child import Guard, crash_reason, start_guarded
 
 @dataclass(frozen=True)
 class Unread:
-    """A variable that is not wanted: it is listed, but not loaded."""
+    """A variable that is listed, but not loaded."""
 
     shape: tuple[int, ...]
     kind: str  # MATLAB's name for its type
@@ -52,7 +52,7 @@ def read_mat(path: Path, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """All variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
+    """Return all variables of a file up to v7: the `wanted` ones as arrays, the rest only listed."""
     with (
         tempfile.TemporaryFile() as messages,
         start_guarded(
@@ -65,7 +65,7 @@ def read_matlab(path: Path, wanted: Collection[str]) -> dict[str, Any]:
     ):
         output = guard.process.stdout
         assert output is not None
-        # Only a read method: NumPy would ask a file object for its position, which a pipe does not have.
+        # Only a read method: NumPy would query the position of a file object, which a pipe lacks.
         stream = SimpleNamespace(read=output.read)
         try:
             header = json.loads(output.readline())
@@ -95,7 +95,7 @@ def _failure(path: Path, guard: Guard, message: str) -> str:
 
 
 def read_v73(path: Path, wanted: Collection[str]) -> dict[str, Any]:
-    """The variables of a v7.3 file, which is HDF5 with every array transposed."""
+    """Return the variables of a v7.3 file, which is HDF5 with every array transposed."""
     with listed_datasets(path, references=True) as datasets:
         return {
             name: _from_dataset(path, name, dataset) if name in wanted else _to_listing(dataset)
@@ -145,7 +145,7 @@ def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
 
 
 def _class_of(item: Any) -> str | None:
-    """MATLAB's name for the type; None if it is stored in a way that is not safe to read here."""
+    """Return MATLAB's name for the type; None if it is stored in a way that is not safe to read."""
     if not isinstance(item, h5py.Dataset):
         return "struct"
     if "MATLAB_class" not in item.attrs:
@@ -155,7 +155,7 @@ def _class_of(item: Any) -> str | None:
 
 
 def _join_characters(characters: Any) -> Array:
-    """The rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
+    """Return the rows of a MATLAB matrix of characters; in HDF5 they are columns of UTF-16 units."""
     if characters.dtype != np.uint16:
         raise TypeError(f"characters of type {characters.dtype}")
     units = np.atleast_2d(characters[()]).T.astype("<u2")

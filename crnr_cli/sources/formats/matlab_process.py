@@ -1,7 +1,7 @@
 """A process that reads a MATLAB file up to v7 for its parent: SciPy's parser crashes on some damaged files.
 
 The arguments are the path and the names of the wanted variables. The output is one line of JSON, with the
-shapes and classes of all variables and the kinds of those that follow, and then these variables in NumPy's
+shapes and classes of all variables and the kinds of the wanted ones, and then the wanted variables in NumPy's
 format. If the file cannot be read, the exit code is above 0, and the reason is on stderr.
 """
 
@@ -52,8 +52,8 @@ def odd_cells_error(path: Path, name: str) -> DataError:
 
 
 def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[str, Array], set[str]]:
-    """What all variables are, the wanted variables, and which of them are cells of numbers."""
-    from scipy.io import loadmat, whosmat  # imported here, as SciPy is slow to import
+    """Return shapes and classes of all variables, the wanted variables, and the names of number cells."""
+    from scipy.io import loadmat, whosmat  # imported here, because SciPy is slow to import
 
     limit_cpu_time(_SECONDS)
     listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
@@ -66,7 +66,7 @@ def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[st
         if count > BEST_RATIO * path.stat().st_size:
             raise DataError(f"{path}: {name} declares more data than the file can contain")
         numbers += count
-    # A number of any class takes at least one byte, as MATLAB stores small ones in fewer bytes.
+    # A number of any class takes at least one byte: MATLAB stores small numbers in fewer bytes.
     memory.require_memory(2 * numbers, f"{path}: {', '.join(found)}", _REMEDY)
     limit_cpu_time(_SECONDS + numbers / _NUMBERS_PER_SECOND)
     loaded = loadmat(str(path), variable_names=found) if found else {}
@@ -83,7 +83,7 @@ def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[st
 
 
 def _has_numbers(array: Array) -> bool:
-    """Whether this is a cell array that begins with numbers."""
+    """Return whether this is a cell array that begins with numbers."""
     return (
         array.dtype == object
         and array.size > 0
@@ -92,7 +92,7 @@ def _has_numbers(array: Array) -> bool:
 
 
 def _stack_cells(path: Path, name: str, cells: Array) -> Array:
-    """One row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
+    """Return one row per cell, in MATLAB's order; the numbers of a cell are in the order of reading."""
     arrays = [np.asarray(cell) for cell in cells.ravel(order="F")]
     if len({cell.shape for cell in arrays}) != 1 or any(cell.dtype.kind not in "fiub" for cell in arrays):
         raise odd_cells_error(path, name)
@@ -101,7 +101,7 @@ def _stack_cells(path: Path, name: str, cells: Array) -> Array:
 
 
 def _plain(path: Path, name: str, array: Array) -> Array:
-    """Cells and matrices of characters as an array of text; numbers as they are."""
+    """Return cells and matrices of characters as an array of text, and numbers unchanged."""
     if array.dtype.kind == "U":
         return np.array([text.rstrip() for text in array.ravel().tolist()])
     if array.dtype != object:
@@ -113,13 +113,13 @@ def _plain(path: Path, name: str, array: Array) -> Array:
 
 
 def memory_limit() -> int | None:
-    """Half of what is free is left to the parent, which needs the same variables."""
+    """Return the memory limit; half of the free memory is left to the parent, which needs it too."""
     free = memory.free_bytes()
     return None if free is None else BASE_BYTES + free // 2
 
 
 def seconds_limit(path: Path) -> float:
-    """Of work, for any file of this size; the process itself has a stricter limit, where there are any."""
+    """Return the time limit for any file of this size; the process itself has a stricter limit, if any."""
     return 2 * _SECONDS + BEST_RATIO * path.stat().st_size / _NUMBERS_PER_SECOND
 
 

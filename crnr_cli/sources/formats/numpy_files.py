@@ -20,11 +20,11 @@ from crnr_cli.system import memory
 from crnr_cli.system.outputs import refuse_inputs
 
 _FEATURES, _LABELS = "features", "labels"
-_READ_WHOLE = 2**26  # bytes; larger arrays are read by rows, as a small file can contain very large ones
+_READ_WHOLE = 2**26  # bytes; larger arrays are read by rows, because a small file can contain very large ones
 
 
 def read_npy(path: Path, wanted: Collection[str]) -> Arrays:
-    """The array of the file as `features`; that of the file beside it as `labels`, or by its wanted name."""
+    """Return the array of the file as `features`, and a labels file next to it as `labels`."""
     arrays = Arrays({_FEATURES: _declare_file(path)})
     beside: dict[str, Path] = {}
     if _LABELS in wanted and (found := _labels_of(path)):
@@ -41,9 +41,9 @@ def read_npy(path: Path, wanted: Collection[str]) -> Arrays:
 
 
 def _labels_of(path: Path) -> Path | None:
-    """X_features.npy has its labels in X_labels.npy, X.npy in X_labels.npy or X-labels.npy.
+    """Return the labels file: X_labels.npy for X_features.npy, X_labels.npy or X-labels.npy for X.npy.
 
-    A file labels.npy is also that of a file of any name if both are the only ones in their folder.
+    labels.npy also belongs to a file of any name if both are the only files in their folder.
     """
     stem = path.name[: -len(path.suffix)]
     names = [f"{stem}_{_LABELS}.npy", f"{stem}-{_LABELS}.npy"]
@@ -73,7 +73,7 @@ def _is_file(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class NpyArray:
-    """An array that is mapped into memory, so that only what is used is read. Objects are never read."""
+    """An array that is mapped into memory, so only the used part is read. Objects are never read."""
 
     path: Path
     stamp: Stamp  # of the file that was checked
@@ -94,18 +94,18 @@ class NpyArray:
                 f"{self.path}: contains Python objects, which crnr never loads; "
                 "save it as numbers or text, as with .astype(str)"
             )
-        # Whoever reads mapped memory that its file no longer has is killed.
+        # Reading mapped memory beyond the end of a truncated file would kill the process.
         if Stamp.of(self.path.stat()) != self.stamp:
             raise DataError(f"{self.path}: was changed while it was being read; run the command again")
         order: Any = "F" if self.by_columns else "C"
-        if not math.prod(self.shape) * self.dtype.itemsize:  # which cannot be mapped
+        if not math.prod(self.shape) * self.dtype.itemsize:  # it cannot be mapped
             return np.asarray(np.empty(self.shape, self.dtype, order)[where])
         mapped = np.memmap(self.path, self.dtype, "r", self.header_bytes, self.shape, order)
-        return np.array(mapped[where])  # a copy, so that the file does not stay mapped
+        return np.array(mapped[where])  # a copy, so the file does not stay mapped
 
 
 def _declare_file(path: Path) -> NpyArray:
-    """Shape and type from the header, after checking that the file contains that much."""
+    """Return shape and type from the header, after checking that the file contains all values."""
     try:
         with path.open("rb") as file:
             stamp = Stamp.of(path.stat())
@@ -118,7 +118,7 @@ NPY_READER = FormatReader(read_npy, word="file")
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
-    """All arrays of a file by name; only their headers are read now."""
+    """Return all arrays of a file by name; only their headers are read now."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
@@ -138,7 +138,7 @@ class NpzArray:
     by_columns: bool  # stored column by column, as MATLAB and Fortran do
     header_bytes: int
     _stream: IO[bytes] | None = field(default=None, init=False)  # of the large array that is being read
-    _row: int = field(default=0, init=False)  # where the stream is
+    _row: int = field(default=0, init=False)  # position of the stream
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -147,7 +147,7 @@ class NpzArray:
         return self._values
 
     def __getitem__(self, where: Any) -> Array:
-        """Rows are best read from the first to the last, as the file has to be decompressed up to them."""
+        """Return rows; they are best read in order, because the file has to be decompressed up to them."""
         is_large = math.prod(self.shape) * self.dtype.itemsize > _READ_WHOLE
         if is_large and not self.by_columns and isinstance(where, slice):
             start, stop, _ = where.indices(len(self))
@@ -160,7 +160,7 @@ class NpzArray:
         self._refuse_objects()
         size = math.prod(self.shape) * self.dtype.itemsize
         memory.require_memory(
-            # In the other order of axes, it is copied once more by whoever needs rows.
+            # In the other order of axes, the caller that needs rows copies it once more.
             2 * size if self.by_columns else size,
             f"{self.path}: {self._name}",
             "save it in the order of NumPy, as numpy.ascontiguousarray does, or save fewer rows per file",
@@ -179,13 +179,13 @@ class NpzArray:
             if self._stream is None or start < self._row:
                 self._close()
                 with zipfile.ZipFile(self.path) as archive:
-                    self._stream = archive.open(self.member)  # keeps the file open by itself
+                    self._stream = archive.open(self.member)  # keeps the file open
                 self._stream.read(self.header_bytes)
             self._skip((start - self._row) * bytes_per_row)
             data = self._stream.read((stop - start) * bytes_per_row)
             self._row = stop
             if stop == len(self):
-                data += self._stream.read(1)  # there is nothing more, but now its checksum is verified
+                data += self._stream.read(1)  # this is the end, and now the checksum is verified
                 self._close()
             rows = np.frombuffer(data, self.dtype)
             return rows.reshape(stop - start, *self.shape[1:])
@@ -219,7 +219,7 @@ class NpzArray:
 
 
 def _declare_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NpzArray:
-    """Shape and type from the header, after checking that the file can contain that much."""
+    """Return shape and type from the header, after checking that the file can contain all values."""
     with archive.open(member) as file:
         header = npy_header(cast(BinaryIO, file), member.file_size, member.filename)
     if member.file_size > member.compress_size * BEST_RATIO + 1024:
@@ -228,7 +228,7 @@ def _declare_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInf
 
 
 def npy_header(file: BinaryIO, size: int, name: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
-    """Of a file in NumPy's format: shape, type, whether columns come first, and where values begin."""
+    """Return the header of NumPy's format: shape, type, whether columns come first, where values begin."""
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,

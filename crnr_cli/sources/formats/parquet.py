@@ -15,11 +15,11 @@ from crnr_cli.sources.formats import Arrays, FormatReader, Refused
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.system.parquet import Column, ParquetFile, ParquetNumbers
 
-_INDEX_NAME = "__index_level_0__"  # of the numbers of the rows, as pandas writes them
+_INDEX_NAME = "__index_level_0__"  # of the row numbers, as pandas writes them
 
 
 def read_parquet(path: Path, wanted: Collection[str]) -> Arrays:
-    """If a column has lists of numbers, every column by its name; else all numbers as `features`."""
+    """Return every column by name if one has lists of numbers; else all numbers as `features`."""
     file = ParquetFile(path)
     columns = Columns(path, [column.name for column in file.columns])
     columns.refuse_predictions()

@@ -1,10 +1,10 @@
-"""Python imports this when it starts: what crnr sees of the system is then like macOS or Windows.
+"""Python imports this when it starts: the system then looks like macOS or Windows to crnr.
 
 CRNR_TEST_SYSTEM is `darwin` or `win32`; child processes inherit it. Modules of crnr get other modules `os`,
 `sys`, `signal` and so on than everybody else: without the names that are missing there, and with functions
 that refuse what they refuse there. Other packages see the system as it is, as theirs are made for each.
 
-What depends on the files themselves is for everybody: on Windows, a file that this process has open or
+Rules about the files themselves apply to all processes: on Windows, a file that this process has open or
 mapped, by whatever library, cannot be renamed, replaced or removed.
 """
 
@@ -185,7 +185,7 @@ def lock_bytes(handle: int, mode: int, count: int) -> None:
 
 
 def is_in_use(path: Any) -> bool:
-    """Whether this process has the file open or mapped, as the kernel knows it."""
+    """Return whether this process has the file open or mapped, according to the kernel."""
     try:
         wanted = os.lstat(path)
     except OSError:

@@ -51,7 +51,7 @@ def run(folder: str, args: list[str], fail_at: int, fail_with: int, errors: int)
 
 def main() -> None:
     shim.failing_io_share()
-    # What is imported late is imported now.
+    # Late imports happen now.
     Runner(Path.cwd())("info", "nowhere")
     gc.freeze()
     for line in sys.stdin:

@@ -34,6 +34,7 @@ def all_rows(file: FeatureFile) -> np.ndarray:
     return file.read_rows(0, len(file))
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("labels", [LABELS, ONE_HOT, ONE_HOT.T], ids=["plain", "one-hot", "one-hot columns"])
@@ -63,7 +64,7 @@ def test_a_stack_in_npy(tmp_path: Path, axis: int) -> None:
 
 
 @each_kind
-def test_coloured_images(tmp_path: Path, suffix: str) -> None:
+def test_stacks_of_coloured_images_are_tables(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x.{suffix}"
     save_arrays(path, {"features": COLOURED, "labels": LABELS})
     file = opened(path)
@@ -151,7 +152,7 @@ def test_the_only_table_is_taken_without_labels(tmp_path: Path, suffix: str) -> 
     assert file.notes[0].startswith(f"{path}: using the features embeddings (7 x 4), without labels; ")
 
 
-def test_what_must_not_be_read_is_not_taken(tmp_path: Path) -> None:
+def test_unsafe_arrays_are_not_chosen(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.ones((7, 4))
@@ -207,7 +208,7 @@ def test_the_same_gallery_from_every_kind_of_file(crnr: Runner) -> None:
         assert gallery.classes == ["ant", "bee", "cow"]
 
 
-def test_what_was_assumed_is_a_note(crnr: Runner) -> None:
+def test_build_prints_the_assumed_arrays(crnr: Runner) -> None:
     save_arrays(Path("x.npz"), {"x": STACK, "label": LABELS})
     built = crnr("build", "x.npz")
     assert (built.exit, built.out) == (0, "")

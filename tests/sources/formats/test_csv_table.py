@@ -55,7 +55,7 @@ def test_columns_that_pandas_has_numbered(tmp_path: Path, label: dict[str, list[
     assert file.labels == label.get("label")
 
 
-def test_no_header(tmp_path: Path) -> None:
+def test_csv_without_a_header_is_read(tmp_path: Path) -> None:
     text = pd.DataFrame(VALUES).to_csv(index=False, header=False)
     file = opened(tmp_path / "x.csv", text)
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
@@ -92,7 +92,7 @@ def test_columns_of_labels_and_paths_are_found_by_their_names(tmp_path: Path) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
 
 
-def test_what_is_missing_is_not_a_number(tmp_path: Path) -> None:
+def test_csv_cells_that_are_empty_are_nan(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", "u,v,label\n1,,a\nnan,inf,b\n 2 ,-3e2,c\n")
     np.testing.assert_array_equal(file.read_rows(0, 3), [[1, np.nan], [np.nan, np.inf], [2, -300]])
 
@@ -146,7 +146,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_others(tmp_path: Path) -
         opened(tmp_path / "x.csv", "u,v,v\n1,2,3\n", Keys(labels="v"))
 
 
-def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_lines_and_sizes_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_table, "_LONGEST_LINE", 100)
     assert len(opened(tmp_path / "x.csv", "1,2\n" + "3," + "4" * 97 + "\n")) == 2
     with pytest.raises(DataError, match=r"x.csv, line 2: longer than 100 bytes; is it a table of numbers\?"):
@@ -176,7 +176,7 @@ FLOATS = st.floats(width=64)
     values=numpy_arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 4)), elements=FLOATS),
     header=st.booleans(),
 )
-def test_what_pandas_writes_is_read_exactly(
+def test_csv_of_pandas_is_read_exactly(
     tmp_path_factory: pytest.TempPathFactory, values: np.ndarray, header: bool
 ) -> None:
     path = tmp_path_factory.mktemp("csv") / "x.csv"
@@ -203,7 +203,9 @@ def test_what_pandas_writes_is_read_exactly(
         ('"', False),
     ],
 )
-def test_a_csv_of_features_is_told_from_predictions(tmp_path: Path, text: str, expected: bool) -> None:
+def test_has_features_distinguishes_features_from_predictions(
+    tmp_path: Path, text: str, expected: bool
+) -> None:
     (tmp_path / "x.csv").write_text(text)
     assert has_features(tmp_path / "x.csv") is expected
     assert not has_features(tmp_path / "gone.csv")
@@ -214,7 +216,7 @@ def write_csv_of(npz: Path, path: Path) -> None:
     pd.DataFrame(arrays["features"].astype(float)).assign(label=arrays["labels"]).to_csv(path, index=False)
 
 
-def test_the_whole_way(crnr: Runner) -> None:
+def test_csv_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
     write_csv_of(Path("x.npz"), Path("x.csv"))
     assert crnr("build", "x.csv", "-q") == Outcome(0, "", "")

@@ -1,4 +1,4 @@
-"""Files of `crnr extract` as a source: what is not as it should be is refused in words."""
+"""Files of `crnr extract` as a source: invalid ones are refused with a message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from helpers.templates import Templates
 
 
 @given(st.lists(st.integers(0, 299), max_size=40), st.integers(0, 45), st.integers(0, 45))
-def test_picked_rows_are_those_of_the_table(rows: list[int], start: int, stop: int) -> None:
+def test_picked_rows_match_the_table(rows: list[int], start: int, stop: int) -> None:
     table = np.random.default_rng(0).random((300, 3))
     picked = PickedRows(table, np.array(rows, dtype=np.int64))
     assert picked.shape == (len(rows), 3)
@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_said(here: Runner, what: str) -> None:
+def test_invalid_extracted_files_are_refused(here: Runner, what: str) -> None:
     change, message = WRONG[what]
     with h5py.File("f.h5", "a") as file:
         change(file)

@@ -36,7 +36,7 @@ def test_text_of_variable_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_process_that_reads_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here in this process, to see what is said."""
+    """Here in this process, to see the messages."""
     resource = pytest.importorskip("resource")
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["labels"] = ["a", "b"]
@@ -49,7 +49,7 @@ def test_the_process_that_reads_text(
     assert [what for what, _ in limits[1:]] == [resource.RLIMIT_CPU, resource.RLIMIT_CPU]
 
 
-def test_what_else_is_in_an_hdf5_file(tmp_path: Path) -> None:
+def test_other_objects_in_an_hdf5_file_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["type"] = np.dtype("f4")  # a named type is neither group nor dataset

@@ -35,7 +35,7 @@ def save_v5(path: Path, variables: dict[str, object]) -> None:
 
 
 def save_v73(path: Path, variables: dict[str, object]) -> None:
-    """As MATLAB does: a text header, and every array transposed, with the name of its class."""
+    """Save like MATLAB: a text header, and every array transposed, with the name of its class."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, value in variables.items():
             if isinstance(value, np.ndarray) and value.dtype == object:
@@ -75,14 +75,15 @@ VERSIONS = pytest.mark.parametrize("save", [save_v5, save_v73], ids=["v5", "v7.3
 
 
 def rows(file: FeatureFile) -> Array:
-    """All rows, read in two parts."""
+    """Return all rows, read in two parts."""
     return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("labels", [[LABELS], np.array([LABELS]).T], ids=["1 x n", "n x 1"])
-def test_the_number_of_labels_tells_rows_from_columns(
+def test_the_number_of_labels_decides_rows_or_columns(
     tmp_path: Path, save: Save, turned: bool, labels: object
 ) -> None:
     path = tmp_path / "x.mat"
@@ -93,6 +94,7 @@ def test_the_number_of_labels_tells_rows_from_columns(
     np.testing.assert_array_equal(rows(file), VALUES)
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_numbers_of_any_type(tmp_path: Path, save: Save, dtype: str) -> None:
@@ -109,9 +111,10 @@ def test_text_as_labels(tmp_path: Path, save: Save, cells: bool) -> None:
     assert FeatureFile.open(path, Keys()).labels == NAMES
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("axis", "expected"), [("rows", VALUES[:3]), ("columns", VALUES[:3].T)])
-def test_samples_says_which_where_nothing_else_does(
+def test_samples_option_decides_the_axis_of_a_square(
     tmp_path: Path, save: Save, axis: Literal["rows", "columns"], expected: Array
 ) -> None:
     path = tmp_path / "square.mat"
@@ -124,7 +127,7 @@ def test_samples_says_which_where_nothing_else_does(
 
 
 @VERSIONS
-def test_without_labels_samples_must_be_said(tmp_path: Path, save: Save) -> None:
+def test_matlab_without_labels_needs_the_samples_option(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
     with pytest.raises(
@@ -200,6 +203,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -211,7 +215,7 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     ],
     ids=["struct", "sparse", "complex", "5-D", "char"],
 )
-def test_what_is_not_a_table_is_refused(tmp_path: Path, value: object, message: str) -> None:
+def test_matlab_values_other_than_tables_are_refused(tmp_path: Path, value: object, message: str) -> None:
     path = tmp_path / "x.mat"
     savemat(path, {"features": value, "labels": LABELS})
     with pytest.raises(DataError, match=message):
@@ -275,13 +279,14 @@ def test_empty_variable_of_v73_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"not matlab at all" * 20, b"\x00" * 300], ids=["empty", "text", "zeros"]
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_files_other_than_matlab_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.mat"
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"^{path}: "):
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 145, 185, 393])
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, place: int) -> None:
     """Cut, or with one byte changed: never a traceback, and never the end of the process, though some of
@@ -351,13 +356,13 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
         "choose with --samples-axis rows or columns\n"
     )
-    answered = crnr(*unlabelled, "--samples", "columns")
+    answered = crnr(*unlabelled, "--samples-axis", "columns")
     assert (answered.exit, answered.err) == (0, "")
     assert [line.split(",")[2] for line in answered.out.splitlines()] == ["label", "1", "2", "3"]
 
 
 def save_v73_with_text_attributes(path: Path) -> bytearray:
-    """A v7.3 file, as others than MATLAB write it, whose names of classes are text of variable length."""
+    """Save a v7.3 file like other programs, with class names as text of variable length."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, values in (("features", VALUES.T), ("labels", np.array(LABELS, float)[:, None])):
             file[name] = values
@@ -370,6 +375,7 @@ def test_names_of_classes_of_variable_length(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows(FeatureFile.open(tmp_path / "x.mat", Keys())), VALUES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [{25: 1}, {16: 9}, {8: 255}], ids=["endless", "missing", "too large"])
 def test_damaged_text_of_variable_length_does_no_harm(tmp_path: Path, damage: dict[int, int]) -> None:
     """HDF5 works for ever on the first: that is ended, and the others are not a traceback."""
@@ -448,6 +454,7 @@ STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 images
 STACK_LABELS = np.array([1.0, 2, 1, 2, 3])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
@@ -471,9 +478,12 @@ def test_a_stack_of_coloured_images(tmp_path: Path, save: Save) -> None:
     assert rows(file)[3].tolist() == stack[..., 3].ravel().tolist()
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("chosen", "axis"), [("rows", 0), ("columns", 2)])
-def test_an_ambiguous_stack_needs_to_be_told(tmp_path: Path, save: Save, chosen: str, axis: int) -> None:
+def test_an_ambiguous_stack_needs_the_samples_option(
+    tmp_path: Path, save: Save, chosen: str, axis: int
+) -> None:
     path = tmp_path / "x.mat"
     stack = np.arange(27.0).reshape(3, 3, 3)
     save(path, {"features": stack, "labels": np.array([1.0, 2, 3])})
@@ -516,6 +526,7 @@ def test_cells_of_single_numbers_are_labels(tmp_path: Path, save: Save) -> None:
 ONE_HOT = np.eye(3)[[0, 1, 0, 1, 2]]  # samples x classes
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["samples x classes", "classes x samples"])
 def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool) -> None:
@@ -527,6 +538,7 @@ def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool
     assert (len(file), file.n_features) == (5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
@@ -551,7 +563,7 @@ def test_other_matrices_are_not_labels(tmp_path: Path, labels: Array, words: str
 
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 def test_stacks_and_matrices_of_ones_in_other_files(tmp_path: Path, suffix: str) -> None:
-    """The first axis has the samples, unless said otherwise, and classes are numbered from 0."""
+    """The first axis has the samples, by default, and classes are numbered from 0."""
     path = tmp_path / f"x.{suffix}"
     arrays = {"features": STACK.transpose(2, 0, 1), "labels": ONE_HOT, "last": STACK}
     if suffix == "npz":

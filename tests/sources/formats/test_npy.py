@@ -1,4 +1,4 @@
-"""Reading npy: mapped into memory, with the labels in a file beside it."""
+"""Reading npy: mapped into memory, with the labels in a file next to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def opened(path: Path, keys: Keys | None = None) -> FeatureFile:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f2", "|u1", ">i4", "|b1"])
-def test_rows_are_those_of_numpy(tmp_path: Path, order: str, dtype: str) -> None:
+def test_npy_rows_match_numpy(tmp_path: Path, order: str, dtype: str) -> None:
     values = np.asarray((4 * VALUES).astype(dtype), order=order)  # type: ignore[call-overload]
     np.save(tmp_path / "x.npy", values)
     file = opened(tmp_path / "x.npy")
@@ -103,7 +103,7 @@ def written(values: object, *, allow_pickle: bool = False) -> bytes:
         (written(np.zeros((4, 0))), r"is float64 of shape \(4, 0\)"),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_files_other_than_npy_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "x.npy").write_bytes(content)
     with pytest.raises(DataError, match=words):
         opened(tmp_path / "x.npy")
@@ -130,12 +130,12 @@ def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
         file.read_rows(3000, 4000)
 
 
-def test_no_rows(tmp_path: Path) -> None:
+def test_npy_without_rows_is_an_empty_source(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((0, 3)))
     assert len(opened(tmp_path / "x.npy")) == 0
 
 
-def test_the_whole_way(crnr: Runner) -> None:
+def test_npy_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
     arrays = np.load("x.npz")
     np.save("features.npy", arrays["features"])

@@ -41,7 +41,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_rows_in_any_order(tmp_path: Path, compression: str, order: str) -> None:
+def test_npz_rows_are_read_in_any_order(tmp_path: Path, compression: str, order: str) -> None:
     save(tmp_path / "x.npz", np.asarray(VALUES, order=order), compression)  # type: ignore[call-overload]
     file = FeatureFile.open(tmp_path / "x.npz", Keys())
     for start, stop in ((0, 20), (20, 50), (30, 31), (5, 5), (7, 50), (0, 50)):
@@ -66,7 +66,7 @@ def test_a_damaged_array_is_refused(tmp_path: Path, compression: str) -> None:
         read()
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_it_is_read(
+def test_npz_larger_than_memory_is_refused_before_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here in the order of Fortran, which cannot be read by rows."""
@@ -93,6 +93,7 @@ def test_more_samples_than_can_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
         FeatureFile.open(tmp_path / "x.npz", Keys())
 
 
+@pytest.mark.slow
 def test_a_large_array_takes_little_memory(tmp_path: Path) -> None:
     """Half a gigabyte of zeros in half a megabyte, read in a process of its own to see how much it takes."""
     header = io.BytesIO()

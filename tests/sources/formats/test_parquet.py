@@ -44,7 +44,7 @@ LISTS = {
 @pytest.mark.parametrize("group", [1, 4, 23])
 @pytest.mark.parametrize("kind", ["columns", *LISTS])
 @pytest.mark.parametrize("batch", [2, 4096])
-def test_rows_in_any_order(
+def test_parquet_rows_are_read_in_any_order(
     tmp_path: Path, group: int, kind: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", batch)
@@ -58,7 +58,7 @@ def test_rows_in_any_order(
     np.testing.assert_array_equal(file.take([5, 2, 21]).read_rows(0, 3), VALUES[[5, 2, 21]])
 
 
-def test_what_pandas_writes(tmp_path: Path) -> None:
+def test_parquet_of_pandas_keeps_labels_and_paths(tmp_path: Path) -> None:
     frame = pd.DataFrame(VALUES[:6], columns=list("uvw"), index=[5, 4, 3, 2, 1, 0])
     frame["class"] = pd.Categorical(LABELS[:6])
     frame["path"] = [f"{i}.png" for i in range(6)]
@@ -91,7 +91,7 @@ def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
         (pa.array(["a", "b", "a"], pa.large_string()), ["a", "b", "a"]),
     ],
 )
-def test_labels_of_any_type_are_text(tmp_path: Path, labels: pa.Array, expected: list[str]) -> None:
+def test_parquet_labels_of_any_type_are_text(tmp_path: Path, labels: pa.Array, expected: list[str]) -> None:
     file = opened(tmp_path / "x.parquet", {"u": [1.0, 2, 3], "kind": labels}, Keys(labels="kind"))
     assert file.labels == expected
 
@@ -150,7 +150,7 @@ def test_bad_tables_are_refused(tmp_path: Path, table: dict[str, Any], words: st
         opened(tmp_path / "x.parquet", table).read_rows(0, 2)
 
 
-def test_columns_that_cannot_be_told_apart(tmp_path: Path) -> None:
+def test_ambiguous_parquet_columns_are_refused(tmp_path: Path) -> None:
     struct = pa.array([{"b": 1.0}])
     with pytest.raises(DataError, match="is of type struct"):
         opened(tmp_path / "x.parquet", {"a": struct, "u": [1.0]})
@@ -195,7 +195,7 @@ def test_a_small_file_of_very_many_rows_takes_little_memory(
     st.integers(1, 9),
     st.sampled_from(["NONE", "gzip", "snappy", "zstd"]),
 )
-def test_what_pyarrow_writes_is_read_exactly(
+def test_parquet_of_pyarrow_is_read_exactly(
     tmp_path_factory: pytest.TempPathFactory, values: list[list[float]], group: int, compression: str
 ) -> None:
     path = tmp_path_factory.mktemp("parquet") / "x.parquet"
@@ -205,7 +205,7 @@ def test_what_pyarrow_writes_is_read_exactly(
         np.testing.assert_array_equal(file.read_rows(0, len(array)), array)
 
 
-def test_the_whole_way(crnr: Runner) -> None:
+def test_parquet_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
     arrays = np.load("x.npz")
     pq.write_table(pa.table({**columns(arrays["features"]), "label": arrays["labels"].tolist()}), "x.parquet")
@@ -221,7 +221,9 @@ def test_the_whole_way(crnr: Runner) -> None:
     assert "15, along the first axis of 'features'" in listed.out
 
 
-def test_a_missing_package_is_named_with_its_extra(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_features_without_pyarrow_name_the_extra(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pq.write_table(pa.table(columns()), "x.parquet")
     monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     assert crnr("build", "x.parquet") == Outcome(
