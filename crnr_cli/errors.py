@@ -37,7 +37,7 @@ class GalleryError(CrnrError):
 
 
 class NotAGalleryError(GalleryError):
-    """A file that is none, and not a damaged gallery either."""
+    """A file of another kind, not a damaged gallery."""
 
 
 class OutputError(CrnrError):
@@ -108,7 +108,7 @@ def first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).strip().split("\n", 1)[0]
 
 
-# What the modules of a package are imported as, where it differs from the name to install.
+# The names of packages to install, by the modules that have other names.
 _PACKAGES = {"sklearn": "scikit-learn"}
 
 

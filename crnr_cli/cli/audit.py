@@ -108,14 +108,7 @@ def audit(
     model = None
     if any(is_gallery(Path(name)) for name in sources):
         model = vectors.extractor if isinstance(vectors.extractor, Path) else None
-        if fixed := [
-            name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)
-        ]:
-            it = "it" if len(fixed) == 1 else "them"
-            raise UsageError(
-                f"{', '.join(fixed)} cannot be changed for an existing gallery; leave {it} out, or audit the "
-                "folder that the gallery was built from"
-            )
+        _refuse_settings(context, model)
     with shown_progress(output.quiet) as progress:
         report = run(sources, reading, queries or [], model, progress)
     if csv:
@@ -136,6 +129,17 @@ def audit(
             say(f"note: {note}", style="yellow")
     _finish(report, max_suspects)
     error_handling.finish(report.skipped)
+
+
+def _refuse_settings(context: typer.Context, model: Path | None) -> None:
+    """Refuse options that a gallery has settled; the path of its network may be given."""
+    fixed = [name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)]
+    if fixed:
+        it = "it" if len(fixed) == 1 else "them"
+        raise UsageError(
+            f"{', '.join(fixed)} cannot be changed for an existing gallery; leave {it} out, or audit the "
+            "folder that the gallery was built from"
+        )
 
 
 def _finish(report: AuditReport, max_suspects: int | None) -> None:

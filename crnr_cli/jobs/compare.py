@@ -178,12 +178,8 @@ def compare(
     left_out = [*gallery.left_out, *(test.left_out if test else [])]
     unknown = sorted(set(truths) - set(classes))
     if unknown:
-        notes.append(
-            Note(
-                "unknown classes",
-                f"classes that are not in the gallery, so never labelled correctly: {', '.join(unknown)}",
-            )
-        )
+        text = f"classes that are not in the gallery, so never labelled correctly: {', '.join(unknown)}"
+        notes.append(Note("unknown classes", text))
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),

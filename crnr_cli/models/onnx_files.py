@@ -12,7 +12,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.system.outputs import refuse_inputs
 
 VARINT, EIGHT_BYTES, MESSAGE, FOUR_BYTES = 0, 1, 2, 5  # how a field is stored; texts like messages
-EXPORT_REMEDY = "export the network to ONNX first (see docs/networks.md)"
+EXPORT_REMEDY = "export the network to ONNX first (see docs/reference/networks.md)"
 _LONGEST_TEXT = 2**16  # bytes
 # A large model may have a weights file next to it, with one of these endings.
 _COMPANIONS = (".data", "_data")

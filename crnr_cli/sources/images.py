@@ -30,7 +30,7 @@ _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
 _SEARCHED = 1000  # entries of a folder that are searched for a remedy
-_USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, beside others
+_USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, next to others
 _SHOWN = 3  # names of folders in a message
 
 
@@ -225,7 +225,7 @@ def _describe_flat(folders: Sequence[str], command: str) -> str:
 
 
 def _has_folder_of_images(folder: str, but: str) -> bool:
-    """Whether one of the first folders in a folder, other than `but`, has an image directly in it."""
+    """Return whether one of the first folders in a folder, except `but`, has an image directly in it."""
     try:
         with os.scandir(folder) as entries:
             for entry in islice(entries, _SEARCHED):

@@ -130,12 +130,12 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "build gallery --extractor text.txt",
             1,
-            "text.txt: not an ONNX model; export the network to ONNX first (see docs/networks.md)",
+            "text.txt: not an ONNX model; export the network to ONNX first (see docs/reference/networks.md)",
         ),
         (
             "model check text.txt",
             1,
-            "text.txt: not an ONNX model; export the network to ONNX first (see docs/networks.md)",
+            "text.txt: not an ONNX model; export the network to ONNX first (see docs/reference/networks.md)",
         ),
         (
             "build gallery --dask localhost",

@@ -145,7 +145,14 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     assert crnr("verify", "one.h5", "--source", "f.h5", "-q").exit == 0
     make_images(crnr.here / "photos")
     refused = crnr("classify", "photos", "-g", "other.h5")
-    assert refused == Outcome(1, "", "error: the gallery was built from features, but these are images\n")
+    assert refused == Outcome(
+        1,
+        "",
+        (
+            "error: photos/ant/0.png: is an image, but other.h5 was built from features; give features, or a "
+            "gallery that was built from images\n"
+        ),
+    )
 
 
 def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
