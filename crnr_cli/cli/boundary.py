@@ -79,7 +79,7 @@ def _describe_limit(error: OSError | MemoryError | RuntimeError) -> str | None:
     if code in (errno.EMFILE, errno.ENFILE):
         return "too many open files; allow more with `ulimit -n`, or use fewer cores with --jobs"
     if isinstance(error, MemoryError) or code == errno.ENOMEM:
-        return "not enough memory; use fewer or smaller samples, or a machine with more memory"
+        return "not enough memory; use fewer or smaller images, or a machine with more memory"
     # A stream that is not ready is another matter: in that case, the bytes written so far are known.
     no_process = code == errno.EAGAIN and not hasattr(error, "characters_written")
     if no_process or str(error) == "can't start new thread":  # as Python says it

@@ -47,4 +47,6 @@ def workers(
 def refuse_features(where: str | None, sources: Sequence[str]) -> None:
     """Refuse --dask for files of features, whose values are read faster than they are sent."""
     if where is not None and all(map(is_table, sources)):
-        raise UsageError("--dask is for images, which the workers read, but these are features; leave it out")
+        raise UsageError(
+            "--dask only applies to images, which the workers read; leave it out for feature files"
+        )

@@ -55,8 +55,8 @@ def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> No
 
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
-    """Print the inputs that were left out, each with its reason."""
-    say_some("left out", list(map(str, left_out)), style="yellow")
+    """Print the inputs that failed, each with its reason."""
+    say_some("failed", list(map(str, left_out)), style="yellow")
 
 
 def say_notes(notes: Iterable[Note]) -> None:
@@ -236,7 +236,7 @@ def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def format_share(value: float | None, interval: tuple[float, float] | None) -> str:
-    return f"{format_number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
+    return f"{format_number(value)}  (95% {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
 
 
 def format_number(value: float | None) -> str:

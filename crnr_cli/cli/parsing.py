@@ -66,8 +66,19 @@ class Number(Value):
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or not self._is_within(number):
-            raise typer.BadParameter(f"{str(value)!r} is not {self.description}")
+            raise typer.BadParameter(self._describe_wrong(str(value), number))
         return number
+
+    def _describe_wrong(self, text: str, number: float) -> str:
+        """Return which values are allowed; limits that no user would reach are left out."""
+        if not math.isfinite(number):
+            return f"must be {self.description}, not {text!r}"
+        near = ""
+        if self.at_most == 1 and 2 <= number <= 100 and self._is_within(number / 100):
+            near = f"; did you mean {number / 100:g}?"
+        if number > self.at_most and self._is_unbounded:
+            return f"must be at most {self.at_most:g}, not {text}"
+        return f"must be {self._limits}, not {text}{near}"
 
     def parse(self, text: str) -> float:
         return float(text)
@@ -80,9 +91,20 @@ class Number(Value):
     @property
     def description(self) -> str:
         """Such as "a number from 0 to 1"."""
+        return f"a {self.name} {'of ' if self._limits.endswith('or more') else ''}{self._limits}"
+
+    @property
+    def _is_unbounded(self) -> bool:
+        """Whether the largest value is far above all that make sense."""
+        return self.at_most in (_LARGEST, _LARGEST_WHOLE)
+
+    @property
+    def _limits(self) -> str:
         if self.above is not None:
-            return f"a {self.name} above {self.above} and at most {self.at_most}"
-        return f"a {self.name} from {self.at_least} to {self.at_most}"
+            return f"above {self.above}" + ("" if self._is_unbounded else f" and at most {self.at_most}")
+        if self._is_unbounded:
+            return f"{self.at_least} or more"
+        return f"from {self.at_least} to {self.at_most}"
 
 
 class Whole(Number):
@@ -403,7 +425,8 @@ def _write_help(context: _Context, formatter: Any) -> None:
 def _message(error: Any) -> str:
     """What is wrong, beginning with the name of the option or argument."""
     if parameter := getattr(error, "param", None):  # its value is wrong
-        return f"{_name(parameter)}: {error.message or 'missing'}"
+        wrong = error.message or "missing"
+        return f"{_name(parameter)}{' ' if wrong.startswith('must be ') else ': '}{wrong}"
     if name := getattr(error, "option_name", None):
         if hasattr(error, "possibilities"):
             near = get_close_matches(name, error.possibilities or [], n=1, cutoff=0.7)

@@ -149,8 +149,12 @@ class PreprocessingOptions:
 
     def refuse_without_network(self) -> None:
         """Without a network, there must be no options for one."""
-        if self != PreprocessingOptions():
-            raise UsageError("options for a network need --extractor MODEL.onnx")
+        default = PreprocessingOptions()
+        given = [name for name, value in vars(self).items() if value != getattr(default, name)]
+        if given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            apply = "apply" if len(given) > 1 else "applies"
+            raise UsageError(f"{options} only {apply} to networks; add --extractor NAME or MODEL.onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +259,7 @@ class ExtractionOptions:
         settings = {name: value for name, value in of_images.items() if value is not None}
         if isinstance(self.extractor, Path):
             if "color" in settings:
-                raise UsageError("--color and --gray cannot be used with a network; use --channels")
+                raise UsageError("--color and --gray do not apply to networks; use --channels")
             return ExtractorOptions("network", {**settings, **network.to_settings(self.extractor)})
         network.refuse_without_network()
         return ExtractorOptions(self.extractor, settings)

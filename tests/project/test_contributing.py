@@ -287,7 +287,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
         "from crnr_cli.recipe.base import Stored; from crnr_cli.recipe.recipe import restore_extractor\n"
         f"restore_extractor(Stored({{'extractor': {json.dumps(described)!r}}}))"
     )
-    assert refused.stderr.endswith("\nValueError: the description of its extractor is invalid\n")
+    assert refused.stderr.endswith("\nValueError: the description of the extractor is invalid\n")
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
     ("options", "error"),
     [
         (["--parts", "2x2"], "--parts"),
-        (["--levels", 1], "--levels: '1' is not a whole number from 2 to 256"),
+        (["--levels", 1], "--levels must be from 2 to 256, not 1"),
         (["--size", 3000], "histogram: size must be at most 2048 pixels per side"),
         (["--cell", 3], "--cell"),
     ],

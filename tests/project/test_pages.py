@@ -176,7 +176,7 @@ def test_the_list_of_guides_has_all_of_them() -> None:
 )
 def test_output_that_a_page_shows_is_compared(shown: str, found: str) -> None:
     printed = [
-        "note: replacing g.h5",
+        "note: replaced g.h5",
         "g.h5: 2 classes, 9 examples, 0.2 s",
         "accuracy  0.9700  97 of 100 correct",
     ]

@@ -220,7 +220,7 @@ def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     assert (on.here / "out.csv").read_text() == "old"
     assert (on.here / "out.csv.crnr-lock").exists()  # which is free now
     resumed = on(*CLASSIFY.split(), "--resume")
-    assert resumed.err.splitlines()[0] == "note: 2 of 15 inputs were done by the earlier run"
+    assert resumed.err.splitlines()[0] == "note: 2 of 15 queries were done by the earlier run"
     assert (on.here / "out.csv").read_bytes() == whole
     assert Runner(on.here).files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
