@@ -232,9 +232,7 @@ def test_csv_features_work_in_all_commands(crnr: Runner) -> None:
     assert '"accuracy": 1.0' in of_table.out
     refused = crnr("classify", "out.csv", "-o", "again.csv")
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith(
-        "error: out.csv: contains predictions of `crnr classify` writes them, and no features"
-    )
+    assert refused.err.startswith("error: out.csv: contains predictions of `crnr classify` and no features")
     assert not Path("again.csv").exists()
 
 
