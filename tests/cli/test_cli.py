@@ -142,7 +142,7 @@ def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_pat
     )
     assert "macro F1 over all     0.4500                          no answer counts as wrong" in shown
     assert "answer rate           0.8333                          5 of 6 queries got an answer" in shown
-    assert "failed                1                                1 truncated" in shown
+    assert "failed                1                               1 truncated" in shown
 
 
 def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_output_of_all_commands_fits_the_terminal(
     assert max(map(cell_len, lines)) <= columns
     assert "\u2026" not in result.out  # nothing is cut off
     whole = {"evaluate": "precision recall support", "compare": "accuracy method", "info": "examples"}
-    whole["audit"] = "samples outliers"
+    whole["audit"] = "examples outliers"
     for word in whole.get(command.split()[0], "residual").split():
         assert word in result.out
 

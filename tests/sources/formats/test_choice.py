@@ -149,7 +149,7 @@ def test_the_only_table_is_taken_without_labels(tmp_path: Path, suffix: str) -> 
     save_arrays(path, {"embeddings": np.ones((7, 4)), "scale": np.array([1.0, 2.0])})
     file = opened(path)
     assert (len(file), file.labels) == (7, None)
-    assert file.notes[0].startswith(f"{path}: using the features embeddings (7 x 4), without labels; ")
+    assert file.notes[0].startswith(f"{path}: using the features 'embeddings' (7 x 4), without labels; ")
 
 
 def test_unsafe_arrays_are_not_chosen(tmp_path: Path) -> None:
