@@ -71,7 +71,7 @@ def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
-    assert file.notes == (f"{tmp_path}/x.csv: using column {name} as labels, because it is not numeric",)
+    assert file.notes == (f"{tmp_path}/x.csv: using the labels in column {name}, because it is not numeric",)
 
 
 def test_whole_numbers_are_the_same_labels_as_elsewhere(tmp_path: Path) -> None:
@@ -232,9 +232,7 @@ def test_csv_features_work_in_all_commands(crnr: Runner) -> None:
     assert '"accuracy": 1.0' in of_table.out
     refused = crnr("classify", "out.csv", "-o", "again.csv")
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith(
-        "error: out.csv: contains predictions of `crnr classify` writes them, and no features"
-    )
+    assert refused.err.startswith("error: out.csv: contains predictions of `crnr classify` and no features")
     assert not Path("again.csv").exists()
 
 
