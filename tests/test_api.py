@@ -331,14 +331,14 @@ def explained(query: Any, **keywords: Any) -> Any:
         (UsageError, "top must be a whole number of at least 0, not -1", classified("queries", top=-1)),
         (UsageError, "jobs must be a whole number of at least 1, not -1", classified("queries", jobs=-1)),
         (UsageError, "method: 'ncr' is not one of", explained("queries/ant/20.png", against="ncr")),
-        (UsageError, "queries: has 13 queries, but explain takes one", explained("queries")),
+        (UsageError, "queries: explain takes one image", explained("queries")),
         (DataError, "queries/blank.png: nothing to compare", explained("queries/blank.png")),
         (GalleryError, "nothing.h5: no such gallery", loaded("nothing.h5")),
         (GalleryError, "features.npz: not a gallery; create one with `crnr build`", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
         (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
         (UsageError, "pixels.h5: was built without", loaded("pixels.h5", extractor="model.onnx")),
-        (TypeError, "an input must be a path, or all of them an array", classified([0.5])),
+        (TypeError, "a query must be a path, or all queries an array", classified([0.5])),
     ],
 )
 def test_errors_are_our_own_and_have_the_words_of_the_command(

@@ -167,7 +167,7 @@ def test_invalid_parameters_and_data_raise_value_error(digits: Any, tmp_path: Pa
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
     fitted = crnr_cli.CRNRClassifier().fit(X, y)
-    with pytest.raises(ValueError, match="there is no directory"):
+    with pytest.raises(ValueError, match="does not exist; create it first"):
         fitted.save(tmp_path / "missing" / "g.h5")
     with pytest.raises(ValueError, match="no such gallery"):
         crnr_cli.CRNRClassifier.from_gallery(tmp_path / "g.h5")
@@ -249,7 +249,7 @@ def test_a_parameter_that_is_no_number_is_named(estimator: type, parameter: str)
     X, y = np.random.default_rng(0).random((6, 4)), np.arange(6) % 2
     for value in ODD_VALUES:
         wrong = estimator(**{parameter: value})
-        with pytest.raises(ValueError, match=rf"^{estimator.method}: {parameter} must be "):
+        with pytest.raises(ValueError, match=rf"^method {estimator.method}: {parameter} must be "):
             wrong.fit(X, y)
 
 

@@ -14,7 +14,7 @@ from helpers.modules import Module, refuse_where
 @pytest.mark.parametrize(
     ("noun", "expected"),
     [
-        ("sample", ["0 examples", "1 example", "2 examples"]),
+        ("sample", ["0 samples", "1 sample", "2 samples"]),
         ("class", ["0 classes", "1 class", "2 classes"]),
         ("query", ["0 queries", "1 query", "2 queries"]),
         ("system file", ["0 system files", "1 system file", "2 system files"]),

@@ -100,7 +100,7 @@ def _make_content(gallery: FittedGallery) -> HDF5Contents:
 
 # Of formats that are no galleries.
 _OTHER_ENDINGS = {
-    *(".csv", ".txt", ".json", ".jsonl", ".npy", ".npz", ".mat", ".parquet", ".html"),
+    *(".csv", ".txt", ".jsonl", ".npy", ".npz", ".mat", ".parquet", ".html"),
     *(".png", ".jpg", ".jpeg"),
 }
 

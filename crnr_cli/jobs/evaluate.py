@@ -137,7 +137,8 @@ def evaluate(
     if tables and len(tables) < len(names):
         other = next(name for name in names if name not in tables)
         raise UsageError(
-            f"{tables[0]} contains predictions, but {other} contains queries; give one kind of files"
+            f"{tables[0]}: contains predictions, so it cannot be scored with queries such as {other}; give "
+            "one kind of file"
         )
     if tables:
         _refuse_query_options(options, tables[0])

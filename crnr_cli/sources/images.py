@@ -212,10 +212,10 @@ def _describe_flat(folders: Sequence[str], command: str) -> str:
     first, *others = folders
     above = with_slashes(os.path.dirname(os.path.abspath(first)))  # noqa: PTH100, PTH120
     shown = with_slashes(os.path.relpath(above)) if not os.path.isabs(first) else above  # noqa: PTH117
-    contain = f"{first}: contains"
+    wrong = f"{first}: contains images but no class folders"
     if others:
-        contain = f"{first} and {format_count(len(others), 'other folder')}: contain"
-    wrong = f"{contain} images but no class folders"
+        also = format_count(len(others), "other folder")
+        wrong = f"{first} and {also}: contain images but no class folders"
     are_together = len({os.path.dirname(os.path.abspath(folder)) for folder in folders}) == 1  # noqa: PTH100, PTH120
     if not are_together or not (others or _has_folder_of_images(above, first)):
         return f"{wrong}; put the images into one folder per class, or give their labels with --labels"

@@ -27,7 +27,7 @@ def apply_label_table(source: Source, options: LabelOptions) -> Source:
     """Return the same listing with the labels of the table; files not in the table have no class."""
     if not isinstance(source, Images):
         raise UsageError(
-            f"--labels applies to images, but {next(source.listing())[0]} contains features; choose their "
+            f"--labels applies to images, but {next(source.listing())[0]} is a feature file; choose its "
             "labels with --labels-key"
         )
     labels = options.read()
@@ -96,8 +96,9 @@ def open_source(
     if not len(source):
         if list(names) == ["-"]:
             raise DataError("-: the list of files on stdin is empty")
-        contain = "contain" if len(names) > 1 else "contains"
-        raise DataError(f"{', '.join(names)}: {contain} no images or feature files")
+        if len(names) > 1:
+            raise DataError(f"{', '.join(names)}: contain no images or feature files")
+        raise DataError(f"{names[0]}: contains no images or feature files")
     return source
 
 

@@ -42,7 +42,7 @@ def test_sample_patterns_match_folder_by_folder(known: list[str], pattern: str) 
     if expected:
         assert select_names(PATH, "sample", [pattern], known)[0] == expected
     else:
-        with pytest.raises(DataError, match=r"gallery\.h5: (has no sample|no example matches)"):
+        with pytest.raises(DataError, match=r"gallery\.h5: (has no example|no example matches)"):
             select_names(PATH, "sample", [pattern], known)
 
 

@@ -296,7 +296,7 @@ def test_a_file_that_another_program_has_open_is_not_replaced_on_windows(tmp_pat
         "print(sorted(path.name for path in Path('.').iterdir()), path.read_bytes())\n"
     )
     refused = (
-        "out.csv: another program has it open, so that it cannot be replaced; close it there, and run the "
+        "out.csv: another program has this file open, so crnr cannot replace it; close it there, and run the "
         "command again"
     )
     kept = ["out.csv", "out.csv.crnr-journal", "out.csv.crnr-part"]
@@ -311,7 +311,7 @@ def test_links_with_our_names_are_not_followed(on: On, how: str, ending: str) ->
     place.symlink_to("victim") if how == "link" else place.mkdir()
     outcome = on("build", "gallery.npz")
     assert outcome.exit == 1
-    assert f"crnr needs the name gallery.h5{ending}, which is a link, a directory or the like" in outcome.err
+    assert f"crnr needs the name gallery.h5{ending}, which is a link, a folder or the like" in outcome.err
     said = on.python(
         "from pathlib import Path\n"
         "from crnr_cli.errors import OutputError\n"

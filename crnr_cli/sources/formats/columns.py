@@ -49,7 +49,9 @@ class Columns:
             found = [i for i in text_columns() if i not in taken]
             if len(found) == 1:
                 name = self.names[found[0]]
-                self.notes.append(f"{self.path}: using column {name} as labels, because it is not numeric")
+                self.notes.append(
+                    f"{self.path}: using the labels in column {name}, because it is not numeric"
+                )
         if len(found) > 1:
             names = " and ".join(self.names[i] for i in found[:_SHOWN])
             raise DataError(

@@ -71,7 +71,7 @@ def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
-    assert file.notes == (f"{tmp_path}/x.csv: using column {name} as labels, because it is not numeric",)
+    assert file.notes == (f"{tmp_path}/x.csv: using the labels in column {name}, because it is not numeric",)
 
 
 def test_whole_numbers_are_the_same_labels_as_elsewhere(tmp_path: Path) -> None:
