@@ -167,7 +167,7 @@ def test_all_numbers_of_iterations_in_one_pass(name: str, neighbors: int) -> Non
 @each_method
 @pytest.mark.parametrize("neighbors", [-1, 2001, 1.5, "many", None])
 def test_senseless_numbers_of_neighbours(name: str, neighbors: object) -> None:
-    words = rf"^method {name}: neighbors must be a whole number from 0 .* to 2000, not {neighbors!r}$"
+    words = rf"^method {name}: neighbors must be a whole number from 0 .*to 2000, not {neighbors!r}$"
     with pytest.raises(UsageError, match=words):
         make_method(name, {"neighbors": neighbors})
     assert make_method(name, {"neighbors": 2000}).parameters["neighbors"] == 2000

@@ -451,7 +451,7 @@ def test_an_output_does_not_replace_the_file(crnr: Runner) -> None:
     write(crnr.here / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     before = (crnr.here / "preprocessor_config.json").read_bytes()
     flat_model(crnr.here / "m.onnx", ["n", 3, 32, 32])
-    refused = crnr("build", "photos", "--extractor", "m.onnx", "-o", "preprocessor_config.json")
+    refused = crnr("audit", "photos", "--extractor", "m.onnx", "--csv", "preprocessor_config.json")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.endswith("preprocessor_config.json: is an input of this run; write to another file\n")
     assert (crnr.here / "preprocessor_config.json").read_bytes() == before

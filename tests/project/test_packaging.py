@@ -137,7 +137,7 @@ def test_the_versions_of_python_that_are_named_are_those_that_are_tested() -> No
 def test_the_extra_all_has_every_extra_for_users() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
     named = set(everything.removeprefix("crnr-cli[").removesuffix("]").split(","))
-    assert named == PROJECT["optional-dependencies"].keys() - {"all", "test", "lint"}
+    assert named == PROJECT["optional-dependencies"].keys() - {"all", "docs", "lint", "test"}
 
 
 def test_pre_commit_has_the_linter_of_the_extra() -> None:
