@@ -69,7 +69,7 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
     except DataError:
         raise
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
-        raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
+        raise DataError(f"{path}: not a readable HDF5 file ({e}); write it again") from e
 
 
 def declares_gallery(path: Path) -> bool | None:

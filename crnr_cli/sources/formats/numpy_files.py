@@ -111,7 +111,7 @@ def _declare_file(path: Path) -> NpyArray:
             stamp = Stamp.of(path.stat())
             return NpyArray(path, stamp, *npy_header(file, stamp.size, path.name))
     except Exception as e:  # a damaged or malicious file may raise anything
-        raise DataError(f"{path}: not a readable npy file ({e})") from e
+        raise DataError(f"{path}: not a readable npy file ({e}); save it again with numpy.save") from e
 
 
 NPY_READER = FormatReader(read_npy, word="file")
@@ -124,7 +124,7 @@ def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
             return {m.filename.removesuffix(".npy"): _declare_member(path, archive, m) for m in members}
     except Exception as e:  # a damaged or malicious file may raise anything
-        raise DataError(f"{path}: not a readable npz file ({e})") from e
+        raise DataError(f"{path}: not a readable npz file ({e}); save it again with numpy.savez") from e
 
 
 @dataclass
