@@ -152,7 +152,7 @@ def _finish(report: AuditReport, max_suspects: int | None) -> None:
 
 
 def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
-    """One row per finding and sample, the clearest first. Several others are separated by |."""
+    """Yield one row per finding and example, the clearest first; | separates the names of other examples."""
     names, labels = report.names, report.labels
     for suspect in report.suspects:
         others = "|".join(names[i] for i in suspect.supporters)
@@ -284,7 +284,7 @@ def show_audit(report: AuditReport) -> None:
 
 
 def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
-    """Name, value and a remark."""
+    """Return the name of each fact, its value and a remark."""
     share = f"{report.n_wins} of {report.n_answered}"
     near = sum(map(report.is_across, report.near))
     copies = sum(map(report.is_across, report.copies))
@@ -309,7 +309,7 @@ def _group(report: AuditReport, group: Sequence[int]) -> tuple[str, str, list[st
 def _show(
     console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str | list[str]]]
 ) -> None:
-    """The first rows of a table, if there are any."""
+    """Print the first rows of a table; nothing if it has no rows."""
     from rich import box
     from rich.table import Table
 
@@ -327,7 +327,7 @@ def _show(
 
 
 def _cell(content: str | list[str]) -> Text:
-    """A name, or several on lines of their own."""
+    """Return a name, or several names on lines of their own."""
     from rich.text import Text
 
     return plain_text(content) if isinstance(content, str) else Text("\n").join(map(plain_text, content))

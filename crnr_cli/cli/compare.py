@@ -45,7 +45,7 @@ _testing_option = partial(typer.Option, rich_help_panel="Testing")
 
 @dataclass(frozen=True, kw_only=True)
 class Testing:
-    """What the methods are tested with: a separate source, or parts of the gallery."""
+    """The labelled queries to test with: a separate source, or examples held out of the gallery."""
 
     test: Annotated[
         list[str] | None, _testing_option(metavar="SOURCE", help="Labelled queries to test with.")
@@ -81,7 +81,7 @@ class Testing:
     ] = None
 
     def to_fields(self, keys: Keys) -> dict[str, Any]:
-        """As fields of `CompareOptions`; `keys` are those of the gallery."""
+        """Return the fields of `CompareOptions`; `keys` are the keys for the gallery's source."""
         given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
         drawn = {name: value for name, value in given.items() if value is not None}
         if self.test and drawn:

@@ -73,7 +73,7 @@ class ThresholdOptions:
     ] = None
 
     def require_outsiders(self, report: EvaluateReport) -> None:
-        """Raise UsageError if a share of outsiders is wanted, and there are none."""
+        """Raise UsageError if there is a threshold for outsiders, but no outsiders."""
         if self.min_rejected is not None and report.open_set is None:
             raise UsageError("--min-rejected needs outsiders; name them with --outsiders DIR")
 
@@ -206,7 +206,7 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
 
 
 def _unknown_folders(report: EvaluateReport) -> list[str]:
-    """One line per folder that is named after no class; those that may be misspelt come first."""
+    """Return one line per folder that is named after no class; names that may be misspelt come first."""
     lines = []
     folders = report.unknown_folders
     is_quick = len(folders) * len(report.known_classes) <= _MAX_COMPARED
@@ -315,7 +315,7 @@ def show_scores(report: EvaluateReport) -> None:
 
 
 def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
-    """Name, value and a remark."""
+    """Return the name of each score, its value and a remark."""
     scores, over_all = report.scores, report.over_all
     partly = over_all.n > scores.n
     facts = [

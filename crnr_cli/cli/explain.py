@@ -191,7 +191,7 @@ def _sample_table(report: ExplainReport, explanation: MethodExplanation, width: 
 
 
 def _separation(report: ExplainReport, explanation: MethodExplanation) -> tuple[str, str]:
-    """What separates the label from the runner-up: one sentence on two lines."""
+    """Describe the difference between the label and the runner-up: one sentence on two lines."""
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     parts = []
@@ -207,7 +207,7 @@ def _separation(report: ExplainReport, explanation: MethodExplanation) -> tuple[
 
 
 def _bar(share: float, width: int) -> str:
-    """A bar in eighths of a character."""
+    """Draw a bar in eighths of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
@@ -228,7 +228,7 @@ def print_parts(console: Console, report: ExplainReport, explanation: MethodExpl
 
 
 def _grid(parts: list[PartAnswer], width: int) -> list[Text]:
-    """The margins in the shape of the tiles; only their signs if there is not enough room for figures."""
+    """Return the margins in the shape of the tiles; only their signs if the figures need too much space."""
     from rich.text import Text
 
     tiles = [part for part in parts if not part.name]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.progress import Progress
 
-# Settings of a gallery that are not listed: a long description, and what follows from others.
-_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")  # the extractor says it
+# Settings of a gallery that are not listed, because they follow from other settings.
+_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")
 
 
 class Replaced:

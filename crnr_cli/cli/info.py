@@ -157,7 +157,7 @@ def _print_facts(facts: dict[str, str]) -> None:
 
 
 def _list_samples(gallery: FittedGallery, as_json: bool) -> None:
-    """One by one, as there may be very many."""
+    """Print the examples one by one, because there may be very many."""
     rows = _sample_rows(gallery)
     if not as_json:
         print_csv(_COLUMNS, rows)
@@ -171,7 +171,7 @@ def _list_samples(gallery: FittedGallery, as_json: bool) -> None:
 
 
 def _sample_rows(gallery: FittedGallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
-    """The size and the date are those of the file, which may be of many samples; None if they are unknown."""
+    """Yield a row per example, with the size and the date of its file, which are None if they are unknown."""
     table = gallery.table.with_stamps()
     columns = zip(table.names, table.labels, table.hashes, table.stamps, strict=True)
     for name, label, sha256, (size, mtime_ns) in columns:
@@ -186,7 +186,7 @@ def _format_value(value: object) -> str:
 
 
 def file_record(report: FileReport) -> dict[str, Any]:
-    """As JSON."""
+    """Return the report for JSON."""
     return {
         "file": str(report.path),
         "bytes": report.bytes,
@@ -198,7 +198,7 @@ def file_record(report: FileReport) -> dict[str, Any]:
 
 
 def show_file(report: FileReport) -> None:
-    """Tables of the arrays and of what is taken; what was assumed, or why nothing is taken, as messages."""
+    """Print the arrays and how crnr would use them, then notes with its assumptions or the problem."""
     from rich.table import Table
 
     arrays = Table(box=None, pad_edge=False)

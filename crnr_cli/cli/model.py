@@ -86,7 +86,7 @@ def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
 
 
 def _fit_table(console: Console, models: list[dict[str, Any]]) -> Any:
-    """The table with as many columns as fit; --json has all."""
+    """Return the table with as many columns as fit; --json prints all columns."""
     for left_out in range(len(_DISPENSABLE) + 1):
         table = _table(models, [name for name in _COLUMNS if name not in _DISPENSABLE[:left_out]])
         if not console.is_terminal or natural_width(console, table) <= console.width:
@@ -192,7 +192,7 @@ def _facts(report: CheckReport, image: Path | None) -> dict[str, Any]:
 
 
 def _show(report: CheckReport, image: Path | None) -> None:
-    """Every setting with its reason, as far as they could be decided, and what the trial gave."""
+    """Print each setting that could be decided, with its reason, and the result of the trial."""
     explanation, trial = report.explanation, report.trial
     if not explanation.inputs:
         return

@@ -24,7 +24,7 @@ _DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked", "move": 
 
 @dataclass(frozen=True, kw_only=True)
 class Sorting:
-    """What becomes of the files."""
+    """The way to place files, and their new names."""
 
     how: Annotated[
         str,

@@ -147,7 +147,7 @@ def tune(
 
 
 def _counts(text: str | None) -> list[int]:
-    """The numbers of neighbours to try."""
+    """Return the numbers of neighbours to try."""
     try:
         counts = [] if text is None else [int(part) for part in text.split(",")]
     except ValueError as e:
@@ -259,7 +259,7 @@ def _format_value(value: object) -> str:
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
-    """The sources and the options for reading them, as they were given on the command line."""
+    """Return the sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
     for option, value in given_values(context, _READING).items():
         as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)

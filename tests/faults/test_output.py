@@ -65,7 +65,7 @@ def test_full_disk(case: Case) -> None:
 
 
 @pytest.mark.fault(
-    34, "An output that is a directory, in a missing or read-only directory, among the queries, or an input"
+    34, "An output that is a folder, in a missing or read-only folder, among the queries, or an input"
 )
 @pytest.mark.usefixtures("queries")
 def test_output_in_a_bad_place(case: Case) -> None:
