@@ -73,7 +73,7 @@ class ThresholdOptions:
     ] = None
 
     def require_outsiders(self, report: EvaluateReport) -> None:
-        """Raise UsageError if a share of outsiders is wanted, and there are none."""
+        """Raise UsageError if a share of outsiders is wanted without any outsider."""
         if self.min_rejected is not None and report.open_set is None:
             raise UsageError("--min-rejected needs outsiders; name them with --outsiders DIR")
 

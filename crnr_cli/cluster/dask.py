@@ -155,7 +155,7 @@ def _explained() -> Iterator[None]:
     except (FutureCancelledError, OSError) as e:
         raise DataError(
             f"the connection to the cluster was lost ({first_line(e)}); start the cluster and crnr again; "
-            "classify continues with --resume, extract by itself"
+            "classify continues with --resume, extract without an option"
         ) from e
     except ImportError as e:
         raise DataError(f"a worker lacks a package ({first_line(e)}); {_INSTALL}") from e

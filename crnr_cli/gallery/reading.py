@@ -162,7 +162,7 @@ def refuse_mismatch(source: Source, recipe: Recipe, gallery: Path | str = "the g
     known = recipe_of(source)
     if known and not is_same(known.extractor, recipe.extractor):
         raise DataError(
-            f"{source.recipes[0][0]}: its features come from another extractor than those of {gallery} "
+            f"{source.recipes[0][0]}: its features come from another extractor than {gallery} "
             f"({describe_difference(known.extractor, recipe.extractor)}); extract them again with the "
             "gallery's extractor"
         )

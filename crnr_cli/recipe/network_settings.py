@@ -107,7 +107,7 @@ class Decider:
         if self.options.preset:
             return None
         if self._known:
-            return Guess(self._known.preset, f"that of {self._known.name}")
+            return Guess(self._known.preset, f"the setting of {self._known.name}")
         return guess_preset(self.options.model)
 
     @cached_property
@@ -170,7 +170,7 @@ class Decider:
             if given.name == _PYTORCH_INPUT:
                 return Reasoned("nchw", f"because the input is called {given.name}", is_assumed=True)
             if self._family and self._family.layout:
-                return Reasoned(self._family.layout, "that of the preset", is_assumed=True)
+                return Reasoned(self._family.layout, "the preset's", is_assumed=True)
         raise UsageError(
             f"{self.options.model}: the order of the input axes, {given.shape_text}, is not clear; "
             "choose --layout nchw or nhwc"
@@ -203,10 +203,10 @@ class Decider:
                 raise DataError(f"{self._config.path}: {fault}; choose the size of images with --size")
             if fits(self._config.settings["size"]):
                 is_known = self["preparation"] == str(self._config.path)  # which is reported already
-                why = f"as {self._config.path} says"
+                why = f"from {self._config.path}"
                 return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
         if self._family and self._family.size and fits((self._family.size, self._family.size)):
-            return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
+            return Reasoned((self._family.size, self._family.size), "the preset's", is_assumed=True)
         raise UsageError(f"{path}: takes images of any size; choose one with --size, such as --size 224")
 
     def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
@@ -230,7 +230,7 @@ class Decider:
                         f"{config.path}: {fault}; choose --{name}, or --extractor-preset, which overrides "
                         "this file"
                     )
-            return _Source("file", str(config.path), f"as {config.path} says", dict(config.settings))
+            return _Source("file", str(config.path), f"from {config.path}", dict(config.settings))
         if self._guess is None:
             raise UsageError(
                 f"{self.options.model}: the preparation of images is not known; choose --extractor-preset: "

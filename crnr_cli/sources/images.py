@@ -163,7 +163,7 @@ class Images(Source):
             if folder.has_folders:
                 if strict:
                     raise UsageError(
-                        f"{folder.path}: contains both images, as the folder of a class does, and folders, "
+                        f"{folder.path}: contains both images, like a class folder, and folders, "
                         f"which may be classes; name its files or folders one by one, or put all images "
                         f"into one class with --class {label}"
                     )

@@ -191,7 +191,7 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     assert photos("build", "queries", "-q") == Outcome(0, "", "")
     assert photos("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
-        "error: f.h5: its features come from another extractor than those of gallery.h5 (pixels, 8x8, grey "
+        "error: f.h5: its features come from another extractor than gallery.h5 (pixels, 8x8, grey "
         "instead of "
         "gradients, 8x8, cells of 3, 8 directions); extract them again with the gallery's extractor\n"
     )

@@ -247,7 +247,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert (built.exit, built.out) == (0, "")
     assert built.err.count("prepared") == 1
     assert (
-        "note: images are prepared as repo/preprocessor_config.json says; if the network expects "
+        "note: images are prepared from repo/preprocessor_config.json; if the network expects "
         "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
@@ -282,12 +282,12 @@ def test_the_note_names_the_file_once(tmp_path: Path) -> None:
     path = write(tmp_path / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     model = tokens_export(tmp_path / "dinov2.onnx")
     assert explain_network(NetworkOptions(model), 1).note == (
-        f"images are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
+        f"images are prepared from {path}; assumed: pool cls; if this is wrong, set --extractor-preset "
         "or --pool"
     )
     all_but_size: Any = {"crop": 1, "filter": "box", "mean": (0.0,), "std": (1.0,), "pool": "cls"}
     found = explain_network(NetworkOptions(model, **all_but_size), 1)
-    assert found.settings["size"] == ((32, 32), f"as {path} says", True)
+    assert found.settings["size"] == ((32, 32), f"from {path}", True)
     assert found.note == "assumed about the network: size 32x32; if this is wrong, set --size"
 
 
@@ -296,7 +296,7 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
     assert (found.require_network().size, found.require_network().crop) == ((48, 48), 32 / 40)
     assert found.note == (
-        f"images are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
+        f"images are prepared from {tmp_path}/preprocessor_config.json; if the network expects "
         "another preparation, set --extractor-preset"
     )
 

@@ -366,7 +366,7 @@ def test_the_explanation_has_every_decision_and_its_reason(tmp_path: Path) -> No
     said = {name: (one.value, one.why) for name, one in found.settings.items()}
     assert said["preparation"] == ("clip", "by the name of the model")
     assert said["layout"] == ("nchw", "by the names of the input's dimensions")
-    assert said["size"] == ((224, 224), "that of the preset")
+    assert said["size"] == ((224, 224), "the preset's")
     assert said["output"] == ("image_embeds", "preferred to the others")
     assert said["pool"] == ("none", "because the output is a vector")
 

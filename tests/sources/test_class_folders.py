@@ -77,7 +77,7 @@ def test_images_beside_folders_are_ambiguous(built: Runner) -> None:
     outcome = built("add", "gallery.h5", "new/ant")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: new/ant: contains both images, as the folder of a class does, and folders, which may be "
+        "error: new/ant: contains both images, like a class folder, and folders, which may be "
         "classes; name its files or folders one by one, or put all images into one class with --class ant\n"
     )
     assert Path("gallery.h5").read_bytes() == before

@@ -161,7 +161,9 @@ def test_a_list_separated_by_nul_needs_the_option(crnr: Runner) -> None:
     found = b"gallery/ant/0.png\0gallery/bee/1.png\0"
     refused = crnr("classify", "-", stdin=found)
     assert (refused.exit, refused.out) == (2, "")
-    assert refused.err == "error: -: the list on stdin contains NUL, as that of find -print0 does; add -0\n"
+    assert (
+        refused.err == "error: -: the list on stdin contains NUL, like the output of find -print0; add -0\n"
+    )
     assert crnr("classify", "-", "-0", "-q", stdin=found).exit == 0
 
 
