@@ -257,7 +257,8 @@ def test_an_npz_that_declares_more_than_it_holds(crnr: Runner) -> None:
     outcome = crnr("build", "x.npz")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: x.npz: not a readable npz file (features.npy does not hold what it declares, shape (9, 9))\n"
+        "error: x.npz: not a readable npz file (features.npy does not hold what it declares, shape (9, 9)); "
+        "save it again with numpy.savez\n"
     )
 
 
