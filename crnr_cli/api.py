@@ -217,7 +217,7 @@ class Gallery:
     def __repr__(self) -> str:
         stored = self._stored
         return (
-            f"<Gallery {self._path}: {stored.method.name}, {format_count(len(stored.names), 'sample')}, "
+            f"<Gallery {self._path}: {stored.method.name}, {format_count(len(stored.names), 'example')}, "
             f"{format_count(len(stored.classes), 'class')}>"
         )
 
@@ -380,7 +380,7 @@ def _require_counts(at_least: int = 1, /, **counts: int | None) -> None:
 
 def _file_name(name: Name) -> str:
     if not isinstance(name, str | os.PathLike):
-        raise TypeError(f"an input must be a path, or all of them an array of numbers; found {name!r}")
+        raise TypeError(f"a query must be a path, or all queries an array of numbers; found {name!r}")
     text = os.fsdecode(name)
     return "./-" if text == "-" else text  # in a command, - is a list on stdin
 

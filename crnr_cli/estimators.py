@@ -17,7 +17,9 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as e:
-    raise ImportError("the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'") from e
+    from crnr_cli.errors import describe_missing
+
+    raise ImportError(describe_missing("sklearn", "an estimator", "sklearn")) from e
 
 from crnr_cli.arrays import Array, Batch, to_dense
 from crnr_cli.errors import CrnrError, NothingToCompare
@@ -192,10 +194,10 @@ def _as_type(path: str | Path, names: list[Any], kind: np.dtype[Any]) -> tuple[A
             names = list(map(int, names))
         labels = np.array(names, dtype=kind)
     except (KeyError, OverflowError, ValueError) as e:
-        raise ValueError(f"{path}: its classes are not of the type {kind}; leave out dtype") from e
+        raise ValueError(f"{path}: the classes are not of the type {kind}; leave out dtype") from e
     classes, columns = np.unique(labels, return_index=True)
     if len(classes) < len(labels):
-        raise ValueError(f"{path}: two of its classes are the same number as {kind}; leave out dtype")
+        raise ValueError(f"{path}: two classes are the same number as {kind}; leave out dtype")
     return classes, columns.tolist()
 
 

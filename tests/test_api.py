@@ -292,7 +292,7 @@ def test_empty_folders_have_no_answers(crnr: Runner, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     gallery = Gallery.load("pixels.h5")
     assert gallery.classify([tmp_path / "empty"]) == []
-    with pytest.raises(DataError, match="nothing to do: no files found in"):
+    with pytest.raises(DataError, match="contains no images or feature files"):
         gallery.classify(tmp_path / "empty")
 
 
@@ -319,7 +319,11 @@ def explained(query: Any, **keywords: Any) -> Any:
     [
         (DataError, "nothing.png: no such file or folder", classified("nothing.png")),
         (DataError, "nothing.npz: no such file or folder", classified(["nothing.npz"])),
-        (DataError, "the gallery was built from images, but these are features", classified(np.eye(3))),
+        (
+            DataError,
+            "the array: contains features, but the gallery was built from images",
+            classified(np.eye(3)),
+        ),
         (DataError, "the array: features must be a table of numbers", classified(np.ones((1, 1, 1)))),
         (UsageError, "the name of a source is empty", classified([""])),
         (UsageError, "reject must be a number from 0 to 1, not 1.5", classified("queries", reject=1.5)),
@@ -327,14 +331,14 @@ def explained(query: Any, **keywords: Any) -> Any:
         (UsageError, "top must be a whole number of at least 0, not -1", classified("queries", top=-1)),
         (UsageError, "jobs must be a whole number of at least 1, not -1", classified("queries", jobs=-1)),
         (UsageError, "method: 'ncr' is not one of", explained("queries/ant/20.png", against="ncr")),
-        (UsageError, "queries: has 13 queries, but explain takes one", explained("queries")),
+        (UsageError, "queries: explain takes one image", explained("queries")),
         (DataError, "queries/blank.png: nothing to compare", explained("queries/blank.png")),
         (GalleryError, "nothing.h5: no such gallery", loaded("nothing.h5")),
-        (GalleryError, "features.npz: not a crnr gallery", loaded("features.npz")),
+        (GalleryError, "features.npz: not a gallery; create one with `crnr build`", loaded("features.npz")),
         (UsageError, "provider: 'gpu' is not one of", loaded("pixels.h5", provider="gpu")),
         (UsageError, "max_pixels must be a whole number of at least 1", loaded("pixels.h5", max_pixels=0)),
         (UsageError, "pixels.h5: was built without", loaded("pixels.h5", extractor="model.onnx")),
-        (TypeError, "an input must be a path, or all of them an array", classified([0.5])),
+        (TypeError, "a query must be a path, or all queries an array", classified([0.5])),
     ],
 )
 def test_errors_are_our_own_and_have_the_words_of_the_command(
@@ -397,7 +401,7 @@ def test_gallery_describes_itself(crnr: Runner) -> None:
     about = json.loads(crnr("info", "gradients.h5", "--json").out)
     described = json.loads(json.dumps(gallery.describe()))
     assert {key: value for key, value in about.items() if key not in ("gallery", "bytes")} == described
-    assert repr(gallery) == "<Gallery gradients.h5: crnr, 18 samples, 3 classes>"
+    assert repr(gallery) == "<Gallery gradients.h5: crnr, 18 examples, 3 classes>"
 
 
 def test_answers_are_values(crnr: Runner) -> None:

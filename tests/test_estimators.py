@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import crnr_cli
-from crnr_cli.errors import NothingToCompare
+from crnr_cli.errors import NothingToCompare, describe_missing
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
 from helpers.runner import Runner, rows
@@ -162,12 +162,12 @@ def test_opens_a_gallery_that_build_made(digits: Any, crnr: Runner, tmp_path: Pa
 
 def test_invalid_parameters_and_data_raise_value_error(digits: Any, tmp_path: Path) -> None:
     X, y, _, _ = digits
-    with pytest.raises(ValueError, match="crnr: lam must be 0 or more, not -1"):
+    with pytest.raises(ValueError, match="method crnr: lam must be 0 or more, not -1"):
         crnr_cli.CRNRClassifier(lam=-1).fit(X, y)
     with pytest.raises(ValueError, match="a label is an empty string"):
         crnr_cli.CRNRClassifier().fit(X, np.where(y == 0, "", y.astype(str)))
     fitted = crnr_cli.CRNRClassifier().fit(X, y)
-    with pytest.raises(ValueError, match="there is no directory"):
+    with pytest.raises(ValueError, match="does not exist; create it first"):
         fitted.save(tmp_path / "missing" / "g.h5")
     with pytest.raises(ValueError, match="no such gallery"):
         crnr_cli.CRNRClassifier.from_gallery(tmp_path / "g.h5")
@@ -183,9 +183,7 @@ def test_a_missing_scikit_learn_is_named() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import crnr_cli; crnr_cli.CRNRClassifier"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.endswith(
-        "ImportError: the estimators need scikit-learn: pip install 'crnr-cli[sklearn]'\n"
-    )
+    assert done.stderr.endswith(f"ImportError: {describe_missing('sklearn', 'an estimator', 'sklearn')}\n")
 
 
 def test_numbers_are_the_labels_that_the_command_line_takes_them_for(crnr: Runner) -> None:
@@ -251,7 +249,7 @@ def test_a_parameter_that_is_no_number_is_named(estimator: type, parameter: str)
     X, y = np.random.default_rng(0).random((6, 4)), np.arange(6) % 2
     for value in ODD_VALUES:
         wrong = estimator(**{parameter: value})
-        with pytest.raises(ValueError, match=rf"^{estimator.method}: {parameter} must be "):
+        with pytest.raises(ValueError, match=rf"^method {estimator.method}: {parameter} must be "):
             wrong.fit(X, y)
 
 
@@ -289,7 +287,7 @@ def test_probabilities_match_the_command_line(crnr: Runner, digits: Any) -> None
 
 def test_probabilities_need_two_samples_of_a_class() -> None:
     fitted = crnr_cli.CRNRClassifier().fit(np.eye(3), [1, 2, 3])
-    with pytest.raises(ValueError, match="every class has only one sample"):
+    with pytest.raises(ValueError, match="every class has only one example"):
         fitted.predict_proba(np.eye(3))
 
 
@@ -333,9 +331,9 @@ def test_a_type_that_the_classes_do_not_have(tmp_path: Path) -> None:
     crnr_cli.CRNRClassifier().fit(np.eye(3), ["1", "01", "x"]).save(tmp_path / "g.h5")
     crnr_cli.CRNRClassifier().fit(np.eye(2), ["1", "01"]).save(tmp_path / "two.h5")
     for dtype in (int, bool, "float32"):
-        with pytest.raises(ValueError, match=r"g\.h5: its classes are not of the type "):
+        with pytest.raises(ValueError, match=r"g\.h5: the classes are not of the type "):
             crnr_cli.CRNRClassifier.load(tmp_path / "g.h5", dtype=dtype)
-    with pytest.raises(ValueError, match=r"two\.h5: two of its classes are the same number as int64"):
+    with pytest.raises(ValueError, match=r"two\.h5: two classes are the same number as int64"):
         crnr_cli.CRNRClassifier.load(tmp_path / "two.h5", dtype=int)
     assert crnr_cli.CRNRClassifier.load(tmp_path / "g.h5").classes_.tolist() == ["01", "1", "x"]
 
@@ -435,7 +433,7 @@ def test_scores_probabilities_and_labels_agree(estimator: type[GalleryClassifier
         np.testing.assert_array_equal(predicted, fitted.classes_[values.argmax(axis=1)])
     found = probabilities_or_reason(fitted, queries)
     if isinstance(found, str):
-        assert found.startswith("every class has only one sample, apart from copies")
+        assert found.startswith("every class has only one example, apart from copies")
         return
     np.testing.assert_allclose(found.sum(axis=1), 1)
     of_predicted = found[np.arange(len(queries)), np.searchsorted(fitted.classes_, predicted)]

@@ -21,7 +21,7 @@ from crnr_cli.cli.parsing import Command, Commands
 from crnr_cli.system.cores import is_working
 from crnr_cli.system.signals import die_of_broken_pipes, set_up_streams
 
-_SIGNALLED = 128  # exit codes above this are those of a signal
+_SIGNALLED = 128  # higher exit codes stand for signals
 
 
 def _show_version(wanted: bool) -> None:
@@ -53,7 +53,7 @@ _GROUPS = {"model": model}
 
 
 def make_application(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The Typer application with these commands."""
+    """Return a Typer application with these commands."""
     app = typer.Typer(
         name="crnr",
         cls=Commands,
@@ -76,7 +76,7 @@ def make_application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def function_of(command: str) -> Callable[..., None]:
-    """The function of a command, whose module is imported now."""
+    """Import the module of a command, and return the command's function."""
     module = import_module(f"crnr_cli.cli.{command.partition(' ')[0]}")
     function: Callable[..., None] = getattr(module, command.replace(" ", "_"))
     return function

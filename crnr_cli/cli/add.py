@@ -73,10 +73,12 @@ def add(
         context.fail("--class: the name of a class cannot be empty")
     if corrections is not None:
         if sources:
-            context.fail(f"--corrections names the files to add; leave out {sources[0]}")
+            context.fail(f"--corrections already names the files to add; leave out {sources[0]}")
         others = [*([] if label is None else ["--class"]), *given_values(context, _OF_SOURCES)]
         if others:
-            context.fail(f"--corrections says what the files are; leave out {', '.join(others)}")
+            context.fail(
+                f"--corrections already names the classes of the files; leave out {', '.join(others)}"
+            )
     reading = Reading(**input.to_fields(), **error_handling.to_fields(), provider=model.provider, label=label)
     # A gallery among the arguments has no mark of its own.
     written = [outputs.DeclaredOutput(gallery, is_gallery=True)]

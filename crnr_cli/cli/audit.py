@@ -91,7 +91,13 @@ def audit(
     """
     early = EarlyNotes(output.quiet)
     reading = reading_of(
-        input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
+        input,
+        vectors,
+        network,
+        command="audit",
+        steps=steps.make_steps(),
+        on_notes=early,
+        **error_handling.to_fields(),
     )
     from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
@@ -102,10 +108,7 @@ def audit(
     model = None
     if any(is_gallery(Path(name)) for name in sources):
         model = vectors.extractor if isinstance(vectors.extractor, Path) else None
-        if fixed := [
-            name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)
-        ]:
-            raise UsageError(f"{', '.join(fixed)}: a gallery keeps its settings; leave out what it has")
+        _refuse_settings(context, model)
     with shown_progress(output.quiet) as progress:
         report = run(sources, reading, queries or [], model, progress)
     if csv:
@@ -128,17 +131,28 @@ def audit(
     error_handling.finish(report.skipped)
 
 
+def _refuse_settings(context: typer.Context, model: Path | None) -> None:
+    """Refuse options that a gallery has settled; the path of its network may be given."""
+    fixed = [name for name in given_values(context, _OF_SOURCES) if not (name == "--extractor" and model)]
+    if fixed:
+        it = "it" if len(fixed) == 1 else "them"
+        raise UsageError(
+            f"{', '.join(fixed)} cannot be changed for an existing gallery; leave {it} out, or audit the "
+            "folder that the gallery was built from"
+        )
+
+
 def _finish(report: AuditReport, max_suspects: int | None) -> None:
     """Exit with GATE_MISSED if more labels look wrong than are allowed."""
     count = len(report.suspects)
     if max_suspects is not None and count > max_suspects:
         looks = "looks" if count == 1 else "look"
-        say(f"{format_count(count, 'label')} {looks} wrong, and at most {max_suspects} may", style="red")
+        say(f"{format_count(count, 'label')} {looks} wrong, but at most {max_suspects} may", style="red")
         raise typer.Exit(GATE_MISSED)
 
 
 def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
-    """One row per finding and sample, the clearest first. Several others are separated by |."""
+    """Yield one row per finding and example, the clearest first; | separates the names of other examples."""
     names, labels = report.names, report.labels
     for suspect in report.suspects:
         others = "|".join(names[i] for i in suspect.supporters)
@@ -224,7 +238,7 @@ def show_audit(report: AuditReport) -> None:
     _show(
         console,
         "labels that look wrong, the clearest first",
-        ("score", "label", "suggested", "sample"),
+        ("score", "label", "suggested", "example"),
         [
             (f"{found.score:.3f}", labels[found.sample], report.label_of(found), names[found.sample])
             for found in report.suspects
@@ -233,20 +247,20 @@ def show_audit(report: AuditReport) -> None:
     for title, groups in (("exact copies", report.copies), ("near duplicates", report.near)):
         _show(
             console,
-            f"groups of {title}; those of several classes come first",
-            ("samples", "classes", "such as"),
+            f"groups of {title}, those spanning several classes first",
+            ("examples", "classes", "such as"),
             [_group(report, group) for group in sorted(groups, key=lambda g: not report.is_across(g))],
         )
     _show(
         console,
-        "outliers, which look like no class",
-        ("similarity", "label", "sample"),
+        "outliers: examples unlike any class",
+        ("similarity", "label", "example"),
         [(f"{found.similarity:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
     )
     _show(
         console,
-        "classes that are taken for each other",
-        ("share", "class", "class", "samples"),
+        "classes that are often confused",
+        ("share", "class", "class", "examples"),
         [
             (f"{pair.share:.0%}", *(classes[k] for k in pair.classes), str(sum(pair.confused)))
             for pair in report.alike
@@ -254,14 +268,14 @@ def show_audit(report: AuditReport) -> None:
     )
     _show(
         console,
-        "classes with few different samples",
-        ("samples", "class"),
+        "classes with few different examples",
+        ("examples", "class"),
         [(str(count), classes[k]) for k, count in report.small],
     )
     _show(
         console,
-        "queries that are among the samples too",
-        ("as", "query", "sample"),
+        "queries that are also in the gallery",
+        ("as", "query", "example"),
         [
             ("copy" if known.is_copy else "near duplicate", known.query, names[known.sample])
             for known in report.known
@@ -270,20 +284,20 @@ def show_audit(report: AuditReport) -> None:
 
 
 def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
-    """Name, value and a remark."""
+    """Return the name of each fact, its value and a remark."""
     share = f"{report.n_wins} of {report.n_answered}"
     near = sum(map(report.is_across, report.near))
     copies = sum(map(report.is_across, report.copies))
     facts = [
-        ("samples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
-        ("labels confirmed", share, f"by the other samples, in {format_count(report.folds, 'fold')}"),
+        ("examples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
+        ("labels confirmed", share, f"by the other examples, in {format_count(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
         ("groups of near duplicates", str(len(report.near)), f"{near} of them in several classes"),
         ("outliers", str(len(report.outliers)), ""),
     ]
     if report.n_queries:
-        facts.append(("queries among the samples", f"{len(report.known)} of {report.n_queries}", ""))
+        facts.append(("queries also in the gallery", f"{len(report.known)} of {report.n_queries}", ""))
     return facts
 
 
@@ -295,7 +309,7 @@ def _group(report: AuditReport, group: Sequence[int]) -> tuple[str, str, list[st
 def _show(
     console: Console, title: str, header: Sequence[str], rows: Sequence[Sequence[str | list[str]]]
 ) -> None:
-    """The first rows of a table, if there are any."""
+    """Print the first rows of a table; nothing if it has no rows."""
     from rich import box
     from rich.table import Table
 
@@ -303,7 +317,7 @@ def _show(
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in header:
-        number = column in ("score", "samples", "separation", "share")
+        number = column in ("score", "examples", "separation", "share")
         table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number)
     for row in rows[:_SHOWN]:
         table.add_row(*map(_cell, row))
@@ -313,7 +327,7 @@ def _show(
 
 
 def _cell(content: str | list[str]) -> Text:
-    """A name, or several on lines of their own."""
+    """Return a name, or several names on lines of their own."""
     from rich.text import Text
 
     return plain_text(content) if isinstance(content, str) else Text("\n").join(map(plain_text, content))

@@ -49,7 +49,7 @@ class _Stopped(BaseException):
 
 @contextmanager
 def boundary(*, quiet: bool = False) -> Iterator[None]:
-    """Errors that a user can fix become one line and an exit code; anything else keeps its traceback."""
+    """Turn errors that a user can fix into one line and an exit code; other errors keep their traceback."""
     try:
         with broken_pipes_as_errors(), on_stop(_raise_stopped), _counted_warnings(quiet):
             yield
@@ -74,22 +74,22 @@ def boundary(*, quiet: bool = False) -> Iterator[None]:
 
 
 def _describe_limit(error: OSError | MemoryError | RuntimeError) -> str | None:
-    """Which limit of the machine was reached, and the remedy; None if the error has another reason."""
+    """Return which limit of the machine was reached, and the remedy; None if the error has another reason."""
     code = getattr(error, "errno", None)
     if code in (errno.EMFILE, errno.ENFILE):
         return "too many open files; allow more with `ulimit -n`, or use fewer cores with --jobs"
     if isinstance(error, MemoryError) or code == errno.ENOMEM:
-        return "not enough memory; use fewer or smaller samples, or a machine with more memory"
+        return "not enough memory; use fewer or smaller images, or a machine with more memory"
     # A stream that is not ready is another matter: in that case, the bytes written so far are known.
     no_process = code == errno.EAGAIN and not hasattr(error, "characters_written")
-    if no_process or str(error) == "can't start new thread":  # as Python says it
+    if no_process or str(error) == "can't start new thread":  # Python's own message
         return "too many processes; allow more with `ulimit -u`, or use fewer cores with --jobs"
     return None
 
 
 @contextmanager
 def finishing_batches(progress: Progress, remedy: str) -> Iterator[Progress]:
-    """After a signal, stop when the next batch is reported as finished, or after _GRACE seconds."""
+    """Stop after a signal when the next batch is reported as finished, or after _GRACE seconds."""
     received: list[_Stopped] = []
 
     def stop(*_: object) -> NoReturn:

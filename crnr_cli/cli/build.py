@@ -205,7 +205,7 @@ def build(
     The examples are one folder of images per class, or a feature file.
     """
     if cache and update:
-        raise UsageError("--update already reads only what is new; leave out --cache or --update")
+        raise UsageError("--update already reads only new files; leave out --cache or --update")
     early = EarlyNotes(output.quiet)
     reading = reading_of(
         input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
@@ -225,9 +225,10 @@ def build(
             build_options = BuildOptions(
                 reading, method.method, parameters.given_values(), method.calibrate, cache
             )
-            report = run_build(sources, path, build_options, replaced.announce_before_work(progress), who)
+            report = run_build(sources, path, build_options, replaced.look_before_work(progress), who)
+    replaced.announce()
     show_report(path, report, output, early)
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:
-        say(f"note: CRNR_GALLERY is {used}, so that other commands use that gallery if they are given none")
+        say(f"note: CRNR_GALLERY is {used}, so other commands use that gallery unless they are given another")
     error_handling.finish(report.skipped)

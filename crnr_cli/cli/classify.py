@@ -131,17 +131,16 @@ def classify(
 def _show(report: ClassifyReport, path: str | None) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
-    total = format_count(report.n_queries, "input")
+    total = format_count(report.n_queries, "query")
+    failed = {
+        status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
+    }
     if report.rejection:
-        rejected = report.statuses["rejected"]
-        say(f"{rejected} of {total} labelled 'unknown': {report.rejection}")
-    say(f"{report.statuses['ok']} of {total} labelled" + (f": {path}" if path else ""))
+        say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
+    if report.n_queries > 1 or not failed:
+        say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
     for name, why in report.failures:
-        say(f"no answer: {name}: {why}", style="yellow")
-    reasons = [
-        f"{count} {status}"
-        for status, count in report.statuses.most_common()
-        if status not in ("ok", "rejected")
-    ]
-    if reasons:
-        say(f"without an answer: {', '.join(reasons)} (see the column status)", style="yellow")
+        say(f"failed: {name}: {why}", style="yellow")
+    if sum(failed.values()) > len(report.failures):
+        reasons = ", ".join(f"{count} {status}" for status, count in failed.items())
+        say(f"failed in all: {reasons} (see the column status)", style="yellow")

@@ -1,4 +1,4 @@
-"""The option --dask: who does the work of a command, this process or the workers of a cluster."""
+"""The option --dask: run the work of a command in this process, or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def workers(
 
 
 def refuse_features(where: str | None, sources: Sequence[str]) -> None:
-    """Refuse --dask for files of features, whose values are read faster than they are sent."""
+    """Refuse --dask for feature files: reading them is faster than sending them."""
     if where is not None and all(map(is_table, sources)):
-        raise UsageError("--dask is for images, which the workers read, but these are features; leave it out")
+        raise UsageError(
+            "--dask only applies to images, which the workers read; leave it out for feature files"
+        )

@@ -1,4 +1,4 @@
-"""What all commands have in common, and how Typer sees their groups of options."""
+"""The parts that all commands share, and their option groups as Typer's parameters."""
 
 from __future__ import annotations
 
@@ -103,17 +103,17 @@ def make_command(
 
 
 def _means_stdout(name: str | Path) -> bool:
-    """Whether the command prints this output. That is for names as text: Path("-") is a file."""
+    """Return whether the command prints this output: only the text "-" means stdout, Path("-") is a file."""
     return isinstance(name, str) and (name == "-" or is_stdout(Path(name)))
 
 
 def parameter_names(*groups: type) -> list[str]:
-    """The names of all parameters of these groups."""
+    """Return the names of all parameters of these groups."""
     return [f.name for group in groups for f in fields(group)]
 
 
 def given_values(context: typer.Context, names: Iterable[str]) -> dict[str, Any]:
-    """The values of these parameters that were given on the command line, by their names in the help."""
+    """Return the parameters that were given on the command line: their values by their names in the help."""
     return {
         name_of(context, name): context.params[name]
         for name in names
@@ -123,7 +123,7 @@ def given_values(context: typer.Context, names: Iterable[str]) -> dict[str, Any]
 
 @functools.cache
 def _parameters(group: type) -> list[Parameter]:
-    """The fields of a group as Typer's parameters; computed once, as many commands share a group."""
+    """Return the fields of a group as Typer's parameters; cached, because many commands share a group."""
     hints = get_type_hints(group, include_extras=True)
     return [
         Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])

@@ -45,7 +45,7 @@ _testing_option = partial(typer.Option, rich_help_panel="Testing")
 
 @dataclass(frozen=True, kw_only=True)
 class Testing:
-    """What the methods are tested with: a separate source, or parts of the gallery."""
+    """The labelled queries to test with: a separate source, or examples held out of the gallery."""
 
     test: Annotated[
         list[str] | None, _testing_option(metavar="SOURCE", help="Labelled queries to test with.")
@@ -81,7 +81,7 @@ class Testing:
     ] = None
 
     def to_fields(self, keys: Keys) -> dict[str, Any]:
-        """As fields of `CompareOptions`; `keys` are those of the gallery."""
+        """Return the fields of `CompareOptions`; `keys` are the keys for the gallery's source."""
         given = {name: getattr(self, name) for name in ("holdout", "draws", "seed")}
         drawn = {name: value for name, value in given.items() if value is not None}
         if self.test and drawn:
@@ -132,7 +132,13 @@ def compare(
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(
-        input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
+        input,
+        vectors,
+        network,
+        command="compare",
+        steps=steps.make_steps(),
+        on_notes=early,
+        **error_handling.to_fields(),
     )
     tested = testing.to_fields(reading.keys)
     from crnr_cli.jobs.compare import CompareOptions
@@ -214,22 +220,22 @@ def _table(report: CompareReport, width: int) -> Table:
     from rich.table import Table
 
     answers = report.results[0].scores.n
-    tested = format_count(report.n_tested, "sample")
+    tested = format_count(report.n_tested, "query")
     if answers > report.n_tested:
-        tested += f" ({format_count(answers, 'prediction')} over all draws)"
+        tested += f" ({format_count(answers, 'answer')} over all draws)"
     table = Table(
         box=None,
         pad_edge=False,
         padding=(0, 1 if width < _ROOMY else 2, 0, 0),
         title=f"{format_count(report.n_classes, 'class')}, "
-        f"{format_count(report.n_gallery, 'gallery sample')} "
-        f"of dimension {report.dimension},\ntested with {tested}",
+        f"{format_count(report.n_gallery, 'example')} "
+        f"with vectors of length {report.dimension},\ntested with {tested}",
         title_justify="left",
         caption=f"p: McNemar's test against the best method; * p < {_SIGNIFICANT}",
         caption_justify="left",
     )
     table.add_column("method", no_wrap=True)
-    for column in ("accuracy", "95 %", "macro\nF1", "build\ns", "ms per\nquery", "p"):
+    for column in ("accuracy", "95%", "macro\nF1", "build\ns", "ms per\nquery", "p"):
         heading = column if width < _ROOMY else column.replace("\n", " ")
         table.add_column(heading, justify="right", no_wrap=True)
     for result in report.results:

@@ -17,7 +17,7 @@ def complete_samples(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_settings(incomplete: str) -> list[str]:
-    """METHOD.PARAM= of every parameter of every method."""
+    """Return METHOD.PARAM= for the method parameters that begin with this."""
     from crnr_cli.methods import METHODS, default_parameters
 
     names = [f"{name}.{field}=" for name in METHODS for field in default_parameters(name)]
@@ -25,7 +25,7 @@ def complete_settings(incomplete: str) -> list[str]:
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The names of known models."""
+    """Return the names of known models that begin with this."""
     from crnr_cli.models.catalog import MODELS
 
     return [name for name in MODELS if name.startswith(incomplete)]

@@ -55,8 +55,8 @@ def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> No
 
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
-    """Print the inputs that were left out, each with its reason."""
-    say_some("left out", list(map(str, left_out)), style="yellow")
+    """Print the inputs that failed, each with its reason."""
+    say_some("failed", list(map(str, left_out)), style="yellow")
 
 
 def say_notes(notes: Iterable[Note]) -> None:
@@ -85,7 +85,7 @@ class EarlyNotes:
 
 
 def results_console() -> Console:
-    """The console for results on stdout. In a pipe or a file, lines are not wrapped.
+    """Return the console for results on stdout. In a pipe or a file, lines are not wrapped.
 
     If the reader of a pipe goes away, boundary() handles it; Rich itself would exit with 1.
     """
@@ -102,14 +102,14 @@ def results_console() -> Console:
 
 
 def plain_text(text: str, style: str = "") -> Text:
-    """Text for a table that may contain names: no markup, no control characters."""
+    """Return a text with names for a table: no markup, no control characters."""
     from rich.text import Text
 
     return Text(text.translate(_ESCAPES), style)
 
 
 def natural_width(console: Console, table: Table) -> int:
-    """The width of a table if nothing limits it."""
+    """Return the width of a table if nothing limits it."""
     return console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
 
 
@@ -148,7 +148,7 @@ def print_json(record: Any) -> None:
 
 
 def _json_parts(value: Any, line: str) -> Iterator[str]:
-    """JSON with one line per entry, but one line for a list of numbers, as a matrix has many."""
+    """Yield JSON with one line per entry, but one line for a list of numbers, because a matrix has many."""
     if isinstance(value, dict) and value:
         opening, closing, entries = "{", "}", ((json.dumps(str(k)) + ": ", v) for k, v in value.items())
     elif isinstance(value, (list, tuple)) and any(isinstance(v, (dict, list, tuple, str)) for v in value):
@@ -164,13 +164,13 @@ def _json_parts(value: Any, line: str) -> Iterator[str]:
 
 
 def _may_appear(stream: TextIO) -> bool:
-    """Whether what we print may be seen now: on the terminal, or by a pipe to a program that prints it."""
+    """Return whether a user may see the stream now: on a terminal, or through a pipe to another program."""
     mode = os.fstat(stream.fileno()).st_mode
     return not stat.S_ISREG(mode) and (stream.isatty() or not stat.S_ISCHR(mode))
 
 
 def _rate_column() -> ProgressColumn:
-    """How many are done per second, once it is known."""
+    """Return a column with the items per second, which is empty until the speed is known."""
     from rich.progress import ProgressColumn
     from rich.text import Text
 
@@ -184,7 +184,7 @@ def _rate_column() -> ProgressColumn:
 
 @contextmanager
 def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
-    """A progress callback: bars on stderr if it is a terminal, nothing otherwise.
+    """Yield a progress callback: bars on stderr if it is a terminal, nothing otherwise.
 
     While the command `prints` its result, lines may appear on that terminal in the middle of a bar. In that
     case, bars are shown only if the result goes to a file.
@@ -236,7 +236,7 @@ def print_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def format_share(value: float | None, interval: tuple[float, float] | None) -> str:
-    return f"{format_number(value)}  (95 % {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
+    return f"{format_number(value)}  (95% {interval[0]:.4f} to {interval[1]:.4f})" if interval else "n/a"
 
 
 def format_number(value: float | None) -> str:

@@ -29,6 +29,7 @@ from crnr_cli.cli.console import (
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import HiddenNames, Number
 from crnr_cli.cli.recipe_options import ModelOptions
+from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
@@ -71,21 +72,26 @@ class ThresholdOptions:
         _threshold_option(help="Exit with 4 if less than SHARE of the outsiders is rejected."),
     ] = None
 
+    def require_outsiders(self, report: EvaluateReport) -> None:
+        """Raise UsageError if there is a threshold for outsiders, but no outsiders."""
+        if self.min_rejected is not None and report.open_set is None:
+            raise UsageError("--min-rejected needs outsiders; name them with --outsiders DIR")
+
     def finish(self, report: EvaluateReport) -> None:
         """Exit with GATE_MISSED if a score is too low, and say which."""
         over_all = report.over_all
         unanswered = over_all.n - report.scores.n
-        inputs = f"{unanswered} of {format_count(over_all.n, 'input')}"
+        inputs = f"{unanswered} of {format_count(over_all.n, 'query')}"
         why = f"; {inputs} {has_or_have(unanswered)} no answer, which counts as wrong" if unanswered else ""
         missed = [
             _report_if_below("accuracy", over_all.accuracy, self.min_accuracy, why),
             _report_if_below("macro F1", over_all.macro.f1, self.min_f1, why),
-            _report_if_below("coverage", report.coverage, self.min_answer_rate, ""),
+            _report_if_below("answer rate", report.coverage, self.min_answer_rate, ""),
             _report_if_below(
                 "share of rejected outsiders",
                 report.open_set.share if report.open_set else None,
                 self.min_rejected,
-                "" if report.open_set else "; no input is known to be an outsider",
+                "",
             ),
         ]
         if any(missed):
@@ -157,6 +163,7 @@ def evaluate(
     )
     with shown_progress(output.quiet) as progress:
         report = run(sources, gallery, query_options, progress, Truth(corrections, outsiders or []))
+    thresholds.require_outsiders(report)
     if confusion:
         _refuse_too_many_classes(", ".join(sources), len(report.scores.classes))
     if errors:
@@ -184,12 +191,12 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
         rest = (
-            f"; {report.without_truth} {has_or_have(report.without_truth)} none"
+            f"; {report.without_truth} {has_or_have(report.without_truth)} no true class"
             if report.without_truth
             else ""
         )
         rows = format_count(len(report.rows), "answer")
-        say(f"note: the truth of {report.reviewed} of {rows} is that of {corrections}{rest}", style="yellow")
+        say(f"note: {report.reviewed} of {rows} scored against {corrections}{rest}", style="yellow")
     else:
         say_some("note", _unknown_folders(report), style="yellow")
     if report.copies:
@@ -199,7 +206,7 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
 
 
 def _unknown_folders(report: EvaluateReport) -> list[str]:
-    """One line per folder that is named after no class; those that may be misspelt come first."""
+    """Return one line per folder that is named after no class; names that may be misspelt come first."""
     lines = []
     folders = report.unknown_folders
     is_quick = len(folders) * len(report.known_classes) <= _MAX_COMPARED
@@ -207,9 +214,9 @@ def _unknown_folders(report: EvaluateReport) -> list[str]:
         like = report.class_like(folder) if is_quick else None
         hint = f"; did you mean {like}?" if like else ""
         if folder.lower().removeprefix("_") == "unknown":
-            hint = "; if they belong to no class of the gallery, name it with --outsiders"
-        inputs = format_count(count, "input")
-        lines.append(f"{inputs} without a true class: the folder {folder} is not a class{hint}")
+            hint = "; if they belong to no class of the gallery, add --outsiders with this folder"
+        queries = format_count(count, "query")
+        lines.append(f"{queries} without a true class: the folder {folder} is not named after a class{hint}")
     return sorted(lines, key=lambda line: "did you mean" not in line)
 
 
@@ -219,7 +226,7 @@ def _refuse_too_many_classes(name: str, n_classes: int) -> None:
     if n_classes > MAX_CONFUSION:
         raise DataError(
             f"{name}: truth and label have {n_classes} different names, and --confusion takes at most "
-            f"{MAX_CONFUSION}; check that they are names of classes, or use --json, which has the cells "
+            f"{MAX_CONFUSION}; check that they are names of classes, or use --json, which lists the cells "
             "that are not zero"
         )
 
@@ -294,21 +301,21 @@ def show_scores(report: EvaluateReport) -> None:
     if _CELL * len(scores.classes) <= console.width:
         matrix = _confusion_table(scores)
         if natural_width(console, matrix) <= console.width:
-            console.print("confusion: rows are truth, columns are labels")
+            console.print("confusion matrix: rows are true classes, columns are labels")
             print_table(console, matrix)
             return
     pairs = _confused_pairs(scores)
     if not pairs.row_count:
-        console.print("no class was taken for another")
+        console.print("no classes were confused")
         return
     is_large = len(scores.classes) > MAX_CONFUSION
-    rest = "--json has all" if is_large else "--confusion FILE writes the full matrix"
+    rest = "--json lists all" if is_large else "--confusion FILE writes the full matrix"
     console.print(f"most often confused; {rest}")
     print_table(console, pairs)
 
 
 def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
-    """Name, value and a remark."""
+    """Return the name of each score, its value and a remark."""
     scores, over_all = report.scores, report.over_all
     partly = over_all.n > scores.n
     facts = [
@@ -325,8 +332,8 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     if partly:
         facts.append(("macro F1 over all", format_number(over_all.macro.f1), "no answer counts as wrong"))
     if report.answered < report.insiders:
-        remark = f"{report.answered} of {format_count(report.insiders, 'input')} got an answer"
-        facts.append(("coverage", format_number(report.coverage), remark))
+        remark = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
+        facts.append(("answer rate", format_number(report.coverage), remark))
     facts += _of_outsiders(report)
     if reliability := report.reliability:
         remark = (
@@ -335,8 +342,10 @@ def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         )
         facts.append(("calibration error", format_share(reliability.error, reliability.interval), remark))
     if sets := report.sets:
-        remark = f"{sets.covered} of {sets.n} contain the truth; mean number of labels {sets.mean_size:.2f}"
-        facts.append(("coverage of sets", format_share(sets.coverage, sets.interval), remark))
+        remark = (
+            f"{sets.covered} of {sets.n} contain the true class; mean number of labels {sets.mean_size:.2f}"
+        )
+        facts.append(("set coverage", format_share(sets.coverage, sets.interval), remark))
     if report.rejected:
         facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))
     if report.failed:
@@ -371,7 +380,7 @@ def _class_table(scores: Scores) -> Table:
     if len(shown) > _MAX_CLASSES:
         shown = sorted(shown, key=lambda score: score.f1)[:_WORST]
         classes = format_count(len(scores.classes), "class")
-        table.title = f"the {_WORST} of {classes} with the lowest F1; --json has all"
+        table.title = f"the {_WORST} of {classes} with the lowest F1; --json lists all"
         table.title_justify = "left"
     table.add_column("class", overflow="fold")
     for column in ("precision", "recall", "F1", "support"):

@@ -82,7 +82,7 @@ def explain(
     if path and not output.quiet:
         for note in notes:
             say(f"note: {note}", style="yellow")
-        say(f"{path}: written")
+        say(f"wrote {path}")
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _class_table(report: ExplainReport, explanation: MethodExplanation, width: i
             else "dim"
         )
         bar = _bar((values[i] - low) / ((high - low) or 1.0), width)
-        weight = [] if shares is None else [f"{100 * shares[i]:.0f} %"]
+        weight = [] if shares is None else [f"{100 * shares[i]:.0f}%"]
         table.add_row(plain_text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
     if len(classes) > len(shown):
         rest = "lower scores" if scored else "larger residuals"
@@ -177,7 +177,7 @@ def _sample_table(report: ExplainReport, explanation: MethodExplanation, width: 
     table.add_column("class", overflow="fold", min_width=min(longest, _WIDEST_NAME))
     table.add_column("largest\nweights", no_wrap=True)
     table.add_column("weight", justify="right", no_wrap=True)
-    table.add_column(plain_text(f"sample in {folder}" if folder else "gallery sample"), overflow="fold")
+    table.add_column(plain_text(f"example in {folder}" if folder else "example"), overflow="fold")
     for sample in samples:
         style = "green" if sample.weight > 0 else "red"
         bar = Text(_bar(abs(sample.weight) / largest, width), style=style)
@@ -191,23 +191,23 @@ def _sample_table(report: ExplainReport, explanation: MethodExplanation, width: 
 
 
 def _separation(report: ExplainReport, explanation: MethodExplanation) -> tuple[str, str]:
-    """What separates the label from the runner-up: one sentence on two lines."""
+    """Describe the difference between the label and the runner-up: one sentence on two lines."""
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
     parts = []
     for i in (first, second):
-        share = "" if shares is None else f" with {100 * shares[i]:.0f} % of the weight"
+        share = "" if shares is None else f" with {100 * shares[i]:.0f}% of the weight"
         best = report.strongest(explanation, 1, i)
         if i == first and (nearest := report.nearest(explanation)):
             cosine = "mean cosine" if report.grid else "cosine"
-            share = f", nearest sample {nearest.name} with {cosine} {nearest.weight:.4f}"
+            share = f", nearest example {nearest.name} with {cosine} {nearest.weight:.4f}"
         led = f", led by {PurePath(best[0].name).name} ({best[0].weight:+.3f})" if best else ""
         parts.append(f"{classes[i]}: {explanation.measure} {explanation.values[i]:.4f}{share}{led}")
     return f"{parts[0]};", f"{parts[1]}."
 
 
 def _bar(share: float, width: int) -> str:
-    """A bar in eighths of a character."""
+    """Draw a bar in eighths of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
@@ -228,7 +228,7 @@ def print_parts(console: Console, report: ExplainReport, explanation: MethodExpl
 
 
 def _grid(parts: list[PartAnswer], width: int) -> list[Text]:
-    """The margins in the shape of the tiles; only their signs if there is not enough room for figures."""
+    """Return the margins in the shape of the tiles; only their signs if the figures need too much space."""
     from rich.text import Text
 
     tiles = [part for part in parts if not part.name]
@@ -256,8 +256,8 @@ def _dissenters(classes: list[str], against: list[PartAnswer]) -> Table:
         by_class.setdefault(part.label, []).append(part)
     largest_first = sorted(by_class.items(), key=lambda item: -len(item[1]))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("others speak for", overflow="fold")
-    table.add_column("parts", justify="right", no_wrap=True)
+    table.add_column("others support", overflow="fold")
+    table.add_column("tiles", justify="right", no_wrap=True)
     table.add_column("margin", justify="right", no_wrap=True)
     table.add_column("strongest in", no_wrap=True)
     for label, found in largest_first[:_DISSENTERS]:
@@ -265,7 +265,7 @@ def _dissenters(classes: list[str], against: list[PartAnswer]) -> Table:
         table.add_row(plain_text(name), str(len(found)), _figure(found[0]), describe_place(found[0]))
     if (more := len(by_class) - _DISSENTERS) > 0:
         rest = sum(len(found) for _, found in largest_first[_DISSENTERS:])
-        table.caption = f"{format_count(more, 'more class')} {has_or_have(more)} {format_count(rest, 'part')}"
+        table.caption = f"{format_count(more, 'more class')} {has_or_have(more)} {format_count(rest, 'tile')}"
         table.caption_justify = "left"
     return table
 

@@ -67,18 +67,16 @@ def extract(
         model = vectors.moved_model(
             context, parameter_names(ExtractionOptions, PreprocessingOptions), "the file"
         )
+    replaced = Replaced(path, output.quiet, is_gallery=False)
     refuse_features(dask, sources)
     with (
         workers(dask, output.quiet, reading.jobs) as who,
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
-        announced = (
-            progress
-            if update
-            else Replaced(path, output.quiet, is_gallery=False).announce_before_work(progress)
-        )
-        report = run(sources, path, ExtractOptions(reading, update, model), announced, who)
+        looking = progress if update else replaced.look_before_work(progress)
+        report = run(sources, path, ExtractOptions(reading, update, model), looking, who)
+    replaced.announce()
     _show(path, report, output, early, update=update)
     error_handling.finish(report.skipped)
 
@@ -110,6 +108,6 @@ def _show(
         unchanged = report.n_samples - report.added - report.changed
         say(f"{report.added} added, {report.changed} changed, {unchanged} unchanged")
     say(
-        f"{path}: {format_count(report.n_samples, 'sample')}, {format_count(report.n_classes, 'class')}, "
+        f"{path}: {format_count(report.n_samples, 'row')}, {format_count(report.n_classes, 'class')}, "
         f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )

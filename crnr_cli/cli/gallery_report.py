@@ -17,30 +17,40 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.progress import Progress
 
-# Settings of a gallery that are not listed: a long description, and what follows from others.
-_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")  # the extractor says it
+# Settings of a gallery that are not listed, because they follow from other settings.
+_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")
 
 
 class Replaced:
-    """The file that a command replaces, if there is one at `path`: what is said about it."""
+    """The file that a command replaces, if there is one at `path`: what is printed about it.
+
+    It is looked at before it is replaced, but the notes wait until the new file is written: if the command
+    fails, nothing was replaced.
+    """
 
     def __init__(self, path: Path | None, quiet: bool, *, is_gallery: bool = True) -> None:
         self._path, self._quiet, self._is_gallery = path, quiet, is_gallery
         self._looked = False
+        self._note: str | None = None
         self._old: GallerySummary | None = None
 
-    def announce_before_work(self, progress: Progress) -> Progress:
-        """Say that it will be replaced when the work begins: after all checks, while it can be stopped."""
+    def look_before_work(self, progress: Progress) -> Progress:
+        """Return the progress; when it begins, after all checks, the file is looked at."""
 
         def report(step: str, done: int, total: int) -> None:
             if not self._looked:
                 self._looked = True
-                self._announce()
+                self._look()
             progress(step, done, total)
 
         return report
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
+        """Print that the file was replaced."""
+        if self._note:
+            say(f"note: {self._note}")
+
+    def _look(self) -> None:
         from crnr_cli.errors import CrnrError
         from crnr_cli.gallery.file import GallerySummary
         from crnr_cli.system.names import stat_or_none
@@ -49,18 +59,18 @@ class Replaced:
             return
         made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
         if not self._is_gallery:
-            say(f"note: replacing {self._path} of {made}")
+            self._note = f"replaced {self._path} of {made}"
             return
         try:
             self._old = old = GallerySummary.read(self._path)
         except CrnrError:
-            say(f"note: replacing {self._path} of {made}, which is not a readable gallery")
+            self._note = f"replaced {self._path} of {made}, which was not a readable gallery"
             return
-        content = f"{format_count(old.n_classes, 'class')}, {format_count(len(old.names), 'sample')}"
-        say(f"note: replacing {self._path} of {made}: {content}")
+        content = f"{format_count(old.n_classes, 'class')}, {format_count(len(old.names), 'example')}"
+        self._note = f"replaced {self._path} of {made} ({content})"
 
     def say_lost(self, gallery: FittedGallery) -> None:
-        """Say what it had that the new one does not: added samples, tuned settings."""
+        """Print what it had that the new one does not: added examples, tuned settings."""
         from crnr_cli.gallery.file import GallerySummary
 
         if self._old is None:
@@ -69,9 +79,10 @@ class Replaced:
         kept = set(new.names)
         lost = [name for name in self._old.names if name not in kept]
         if lost:
-            are = "sample of the old gallery is" if len(lost) == 1 else "samples of the old gallery are"
+            were = "was" if len(lost) == 1 else "were"
             say(
-                f"note: {len(lost)} {are} not in the new one, such as {lost[0]}; `crnr add` keeps old samples"
+                f"note: {format_count(len(lost), 'example')} of the previous gallery {were} dropped, such as "
+                f"{lost[0]}; use `crnr add` to keep them"
             )
         different = {
             key: value for key, value in self._old.settings.items() if new.settings.get(key) != value
@@ -85,7 +96,7 @@ class Replaced:
                 if key not in _NOT_LISTED
             )
             had = shown or "another network of the same name"
-            say(f"note: the old gallery had other settings: {had}; `crnr build --update` keeps them")
+            say(f"note: the previous gallery had other settings: {had}; `crnr build --update` keeps them")
 
 
 def show_report(
@@ -120,12 +131,11 @@ def show_report(
         counts = [f"{len(changes[kind])} {kind}" for kind in ("added", "changed", "removed")]
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
     gallery = report.gallery
-    factor = f", {gallery.factor}" if gallery.factor else ""
     measured = worst_index_measurement(gallery.state)
     found = "" if measured is None else f", index with {measured.describe()}"
     say(
         f"{path}: {format_count(len(gallery.classes), 'class')}, "
-        f"{format_count(len(gallery.names), 'sample')}, "
-        f"dimension {gallery.samples.vectors.shape[1]}, {gallery.method.name}{factor}{found}; "
+        f"{format_count(len(gallery.names), 'example')}, "
+        f"vectors of length {gallery.samples.vectors.shape[1]}, method {gallery.method.name}{found}; "
         f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
     )

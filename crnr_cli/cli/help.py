@@ -17,7 +17,7 @@ from crnr_cli.cli.parsing import Choice, Value, is_argument
 
 _WIDEST = 100  # columns: longer lines are hard to read
 _NARROWEST = 40
-_WIDEST_NAMES = 25  # columns that the names of options take beside their texts; longer ones get a line
+_WIDEST_NAMES = 25  # columns for the names of options, left of their texts; longer names get a line
 _NARROW = 60  # columns: below, every text begins on a line of its own
 _FEW = 4  # names of a choice that the help lists; --help-all lists more
 COMMON = "Common options"
@@ -54,7 +54,7 @@ _HELP = SimpleNamespace(
 
 
 class Screen(NamedTuple):
-    """What the help of a command shows besides its parameters."""
+    """The contents of a help screen, besides the parameters of the command."""
 
     options: str  # the common ones, in the order of use
     examples: tuple[str, str, str]  # the simplest one first
@@ -273,7 +273,7 @@ def _find_name(context: Any) -> str:
 
 
 def group_options(name: str, parameters: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return the options of a command by panel: the common ones, those of all commands, and the others."""
+    """Return the options of a command by panel: common options, options of all commands, and others."""
     shown = {long_name(one): one for one in [*parameters, _HELP] if not is_argument(one) and not one.hidden}
     panels = {
         _OF_GROUP if name in _GROUPS else COMMON: [shown.pop(one) for one in SCREENS[name].options.split()],
@@ -320,7 +320,7 @@ def metavar_of(parameter: Any) -> str:
 
 
 def default_of(parameter: Any) -> str:
-    """Return the default in words, or nothing."""
+    """Return the default as the help shows it; empty if the help does not show it."""
     if isinstance(parameter.show_default, str):
         return parameter.show_default
     default = parameter.default
@@ -358,7 +358,7 @@ def _format_usage(argument: Any) -> str:
 
 
 def _format_names(option: Any) -> str:
-    """Such as "-o, --output FILE", with room for a short name where there is none."""
+    """Return names such as "-o, --output FILE"; a missing short name leaves its space empty."""
     names = sorted(option.opts, key=len)
     shown = ", ".join(names) if len(names) > 1 else f"    {names[0]}"
     return " ".join(filter(None, (shown, metavar_of(option))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,7 +18,8 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table, results_console, say
 from crnr_cli.cli.parsing import HiddenNames
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import NotAGalleryError, UsageError
+from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count, kind_in_words
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _MAX_CLASSES = 1000  # in the table
 _SMALLEST = 50  # shown if there are more
 _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
+_WIDTH = 80
+_STEPS = {"power": "power of features", "pca": "PCA", "parts": "tiles"}  # of the pipeline
 _AXES = ("first", "second", "third", "fourth")
 
 
@@ -54,14 +58,21 @@ def info(
     gallery = options.one_gallery(context, gallery, option)
     if is_feature_file(gallery):
         if samples:
-            raise UsageError(f"--list-examples: {gallery} is not a gallery; leave it out to list the arrays")
+            raise UsageError(
+                f"--list-examples applies to galleries, but {gallery} is a feature file; leave it out"
+            )
         report = inspect(gallery)
         if output.json:
             print_json(file_record(report))
         else:
             show_file(report)
         return
-    loaded = load_gallery(gallery)
+    try:
+        loaded = load_gallery(gallery)
+    except NotAGalleryError as e:
+        raise NotAGalleryError(
+            f"{gallery}: neither a gallery nor a feature file ({', '.join(READERS)})"
+        ) from e
     if samples:
         _list_samples(loaded, output.json)
         return
@@ -69,34 +80,84 @@ def info(
     if output.json:
         print_json(about)
         return
-    about["made_from"] = kind_in_words(about["made_from"])
+    _show_gallery(about, loaded)
+
+
+def _show_gallery(about: dict[str, Any], gallery: FittedGallery) -> None:
+    """Print what is in a gallery and how it was made, in plain words, and its classes."""
     from rich.table import Table
 
     from crnr_cli.results.scores import natural_key
 
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in about.items():
-        if name != "classes":
-            table.add_row(name.replace("_", " "), plain_text(_format_value(value)))
     classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
     classes.add_column("class", overflow="fold")
-    classes.add_column("samples", justify="right", no_wrap=True)
+    classes.add_column("examples", justify="right", no_wrap=True)
     counts = about["classes"].items()
     if len(counts) > _MAX_CLASSES:
         counts = heapq.nsmallest(_SMALLEST, counts, key=lambda item: item[1])
         all_of_them = format_count(about["n_classes"], "class")
-        classes.title = f"the {_SMALLEST} of {all_of_them} with the fewest samples; --json has all"
+        classes.title = f"the {_SMALLEST} of {all_of_them} with the fewest examples; --json lists all"
     for name, count in sorted(counts, key=lambda item: natural_key(item[0])):
         classes.add_row(plain_text(name), str(count))
-    console = results_console()
-    print_table(console, table)
-    print_table(console, classes)
+    _print_facts(_plain_facts(about, gallery))
+    print_table(results_console(), classes)
+
+
+def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str]:
+    """Return what is known about a gallery, by names that need no explanation."""
+    from crnr_cli.system.memory import format_size
+
+    extractor, steps = gallery.recipe.extractor, gallery.recipe.settings
+    each = "image" if extractor else "example"
+    facts = {
+        "gallery": about["gallery"],
+        "file size": format_size(about["bytes"]),
+        "written by": f"crnr {about['crnr_version']}, gallery format {about['format_version']}",
+        "classes": str(about["n_classes"]),
+        "examples": str(about["n_samples"]),
+        "built from": kind_in_words(about["made_from"]),
+    }
+    if extractor:
+        facts |= {
+            "extractor": extractor.describe(),
+            "image size": "x".join(map(str, about["size"])),
+            "colour": "yes" if about["color"] else "no",
+        }
+    facts[f"features per {each}"] = str(about["n_inputs"])
+    for name, words in _STEPS.items():
+        facts[words] = "none" if steps[name] in (None, 1.0) else _format_value(steps[name])
+    facts |= {
+        "vector length": str(about["dimension"]),
+        "number type": about["dtype"],
+        "method": about["method"],
+        "method parameters": _format_value(about["parameters"]) or "none",
+    }
+    if about["factor"]:
+        facts["stored matrices"] = about["factor"]
+    if "index_recall" in about:
+        found, same = about["index_recall"], about["index_agreement"]
+        facts["index"] = f"finds {found:.1%} of the neighbours and {same:.1%} of the labels"
+    facts["calibrated"] = f"yes, on {about['calibration']}" if about["calibration"] else "no"
+    return facts
+
+
+def _print_facts(facts: dict[str, str]) -> None:
+    """Print one line per fact, in 80 columns; longer values continue below."""
+    from rich.table import Table
+
+    width = max(map(len, facts))
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        lines = textwrap.wrap(value, _WIDTH - width - 2, break_long_words=False, break_on_hyphens=False)
+        for line in lines:
+            table.add_row(name if line is lines[0] else "", plain_text(line))
+    print_table(results_console(), table)
 
 
 def _list_samples(gallery: FittedGallery, as_json: bool) -> None:
-    """One by one, as there may be very many."""
+    """Print the examples one by one, because there may be very many."""
     rows = _sample_rows(gallery)
     if not as_json:
         print_csv(_COLUMNS, rows)
@@ -110,7 +171,7 @@ def _list_samples(gallery: FittedGallery, as_json: bool) -> None:
 
 
 def _sample_rows(gallery: FittedGallery) -> Iterator[tuple[str, str, str, int | None, str | None]]:
-    """The size and the date are those of the file, which may be of many samples; None if they are unknown."""
+    """Yield a row per example, with the size and the date of its file, which are None if they are unknown."""
     table = gallery.table.with_stamps()
     columns = zip(table.names, table.labels, table.hashes, table.stamps, strict=True)
     for name, label, sha256, (size, mtime_ns) in columns:
@@ -120,14 +181,12 @@ def _sample_rows(gallery: FittedGallery) -> Iterator[tuple[str, str, str, int | 
 
 def _format_value(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items())
-    if isinstance(value, list):
-        return "x".join(map(str, value))
-    return "-" if value is None else str(value)
+        return ", ".join(f"{key} {_format_value(item)}" for key, item in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def file_record(report: FileReport) -> dict[str, Any]:
-    """As JSON."""
+    """Return the report for JSON."""
     return {
         "file": str(report.path),
         "bytes": report.bytes,
@@ -139,12 +198,12 @@ def file_record(report: FileReport) -> dict[str, Any]:
 
 
 def show_file(report: FileReport) -> None:
-    """Tables of the arrays and of what is taken; what was assumed, or why nothing is taken, as messages."""
+    """Print the arrays and how crnr would use them, then notes with its assumptions or the problem."""
     from rich.table import Table
 
     arrays = Table(box=None, pad_edge=False)
     arrays.add_column("array", overflow="fold")
-    for name in ("shape", "type", "could be", "is taken as"):
+    for name in ("shape", "type", "could be", "used as"):
         arrays.add_column(name, overflow="fold")
     for array in report.arrays:
         could_be = " or ".join(array.could_be) or (f"- ({array.why_not})" if array.why_not else "-")
@@ -164,9 +223,9 @@ def show_file(report: FileReport) -> None:
     taken = report.taken
     shape = next((array.shape for array in report.arrays if array.name == taken.features), ())
     where = "last" if taken.axis and taken.axis == len(shape) - 1 else _AXES[taken.axis]
-    facts.add_row("samples", plain_text(f"{taken.samples}, along the {where} axis of {taken.features}"))
-    facts.add_row("numbers per sample", str(taken.numbers))
-    facts.add_row("classes", "-" if taken.classes is None else str(taken.classes))
+    facts.add_row("examples", plain_text(f"{taken.samples}, along the {where} axis of '{taken.features}'"))
+    facts.add_row("features per example", str(taken.numbers))
+    facts.add_row("classes", "no labels" if taken.classes is None else str(taken.classes))
     print_table(console, facts)
     for note in report.notes:
         say(f"note: {note.text}")

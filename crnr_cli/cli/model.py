@@ -63,13 +63,13 @@ def model_list(*, output: Json) -> None:
     for other in others:
         console.print(plain_text(f"{other['name']}: yours, {other['path']}"))
     if missing := [model for model in known if not model["is_here"]]:
-        console.print("\nTo get a model, run its command; then use it with --extractor NAME.")
+        console.print("\nTo install a network, run its command; then use it with --extractor NAME.")
         for model in missing:
             console.print()
             console.print(plain_text(f"{model['name']} ({model['origin']})"))
             # Never wrapped, so that it can be copied.
             console.print(plain_text(f"  {model['command']}"), soft_wrap=True)
-    say(f"models are in {models_folder()}, or in the folder that CRNR_MODELS names")
+    say(f"networks are in {models_folder()}; set CRNR_MODELS to use another folder")
 
 
 def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
@@ -86,7 +86,7 @@ def _table(models: list[dict[str, Any]], columns: Sequence[str]) -> Any:
 
 
 def _fit_table(console: Console, models: list[dict[str, Any]]) -> Any:
-    """The table with as many columns as fit; --json has all."""
+    """Return the table with as many columns as fit; --json prints all columns."""
     for left_out in range(len(_DISPENSABLE) + 1):
         table = _table(models, [name for name in _COLUMNS if name not in _DISPENSABLE[:left_out]])
         if not console.is_terminal or natural_width(console, table) <= console.width:
@@ -125,7 +125,7 @@ def model_get(
     got = get_model(name, given)
     if not output.quiet:
         what = (
-            "was here already"
+            "already installed"
             if got.was_here
             else f"{format_count(got.model.n_features, 'feature')} per image"
         )
@@ -192,7 +192,7 @@ def _facts(report: CheckReport, image: Path | None) -> dict[str, Any]:
 
 
 def _show(report: CheckReport, image: Path | None) -> None:
-    """Every setting with its reason, as far as they could be decided, and what the trial gave."""
+    """Print each setting that could be decided, with its reason, and the result of the trial."""
     explanation, trial = report.explanation, report.trial
     if not explanation.inputs:
         return
@@ -205,7 +205,7 @@ def _show(report: CheckReport, image: Path | None) -> None:
         zeros = float((trial.vector == 0).mean())
         values = f"{trial.vector.min():.4g} to {trial.vector.max():.4g}"
         what = "all of one colour" if trial.is_blank else f"{zeros:.0%} of them are 0"
-        facts.append(("features", str(len(trial.vector)), "numbers per image"))
+        facts.append(("features", str(len(trial.vector)), "features per image"))
         facts.append(("their values", values, f"{what}, for {image or 'random colours'}"))
         facts.append(("speed", f"{trial.milliseconds:.1f} ms", "per image, without decoding it"))
     print_facts(results_console(), facts)

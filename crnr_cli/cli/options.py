@@ -88,7 +88,7 @@ Dask = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidenceOptions:
-    """When an answer is too unsure to be given, and which others are possible."""
+    """The limits below which crnr rejects a query, and the label sets of answers."""
 
     reject: Annotated[
         float | None,
@@ -125,7 +125,7 @@ class _InputOptions:
     """The base of the groups that say how sources are read, which a command combines as it needs them."""
 
     def to_fields(self) -> dict[str, Any]:
-        """As fields of `InputOptions`."""
+        """Return the fields of `InputOptions`."""
         return {}
 
 
@@ -268,7 +268,7 @@ class SourceOptions(_DecodingOptions, _ListOptions, _FeatureFileOptions, _LabelT
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorHandlingOptions:
-    """What happens when inputs cannot be used."""
+    """The limits for inputs that fail."""
 
     strict: Annotated[
         bool,
@@ -288,7 +288,7 @@ class ErrorHandlingOptions:
     ] = False
 
     def to_fields(self) -> dict[str, Any]:
-        """As fields of `InputOptions`."""
+        """Return the fields of `InputOptions`."""
         return {"max_failure_rate": 0.0 if self.strict else self.max_failure_rate}
 
     def finish(self, skipped: int) -> None:
@@ -312,11 +312,11 @@ class Json:
 
 @dataclass(frozen=True, kw_only=True)
 class PrintOptions(Json, Quiet):
-    """What most commands print."""
+    """The output options of most commands."""
 
 
 def one_gallery(context: typer.Context, argument: Path | None, option: Path | None) -> Path:
-    """The gallery that was named, as the argument or with --gallery."""
+    """Return the gallery that was named, as the argument or with --gallery."""
     if argument and given_values(context, ["option"]):
         context.fail(f"two galleries are named, {argument} and {option}; name one")
     chosen = argument or option

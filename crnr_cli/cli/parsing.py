@@ -1,4 +1,4 @@
-"""How the parameters of crnr differ from those of Typer."""
+"""The parameters of crnr, as far as they differ from Typer's parameters."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _UsageError: type[Any] = next(
 
 
 class Value(ABC):
-    """What the value of an option may be. For Typer, it is the option's `parser`."""
+    """A kind of value that an option takes. For Typer, it is the option's `parser`."""
 
     __name__ = "value"  # Click reads it of every parser, as if that were a function
 
     @abstractmethod
     def __call__(self, value: Any) -> Any:
-        """The value of a text, or of a default. A wrong one raises BadParameter."""
+        """Return the value of a text or of a default. Raises BadParameter if it is wrong."""
 
     def metavar(self) -> str:
-        """How the help shows the value, if the option does not say it."""
+        """Return the metavar of options that declare no metavar of their own."""
         return ""
 
     def completions(self, incomplete: str) -> list[str]:
-        """What a shell offers; if nothing, it offers files."""
+        """Return the words that a shell offers; without any, it offers files."""
         return []
 
 
@@ -57,7 +57,7 @@ class Number(Value):
     name = "number"
 
     def __init__(self, *, above: float | None = None, at_least: float = 0, at_most: float = _LARGEST) -> None:
-        """From `at_least` or, if `above` is given, above that."""
+        """Allow numbers from `at_least` or, if `above` is given, numbers above `above`."""
         self.above, self.at_least, self.at_most = above, at_least, at_most
 
     def __call__(self, value: Any) -> float:
@@ -66,8 +66,19 @@ class Number(Value):
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or not self._is_within(number):
-            raise typer.BadParameter(f"{str(value)!r} is not {self.description}")
+            raise typer.BadParameter(self._describe_wrong(str(value), number))
         return number
+
+    def _describe_wrong(self, text: str, number: float) -> str:
+        """Return which values are allowed; limits that no user would reach are left out."""
+        if not math.isfinite(number):
+            return f"must be {self.description}, not {text!r}"
+        near = ""
+        if self.at_most == 1 and 2 <= number <= 100 and self._is_within(number / 100):
+            near = f"; did you mean {number / 100:g}?"
+        if number > self.at_most and self._is_unbounded:
+            return f"must be at most {self.at_most:g}, not {text}"
+        return f"must be {self._limits}, not {text}{near}"
 
     def parse(self, text: str) -> float:
         return float(text)
@@ -80,9 +91,20 @@ class Number(Value):
     @property
     def description(self) -> str:
         """Such as "a number from 0 to 1"."""
+        return f"a {self.name} {'of ' if self._limits.endswith('or more') else ''}{self._limits}"
+
+    @property
+    def _is_unbounded(self) -> bool:
+        """Whether the largest value is far above all that make sense."""
+        return self.at_most in (_LARGEST, _LARGEST_WHOLE)
+
+    @property
+    def _limits(self) -> str:
         if self.above is not None:
-            return f"a {self.name} above {self.above} and at most {self.at_most}"
-        return f"a {self.name} from {self.at_least} to {self.at_most}"
+            return f"above {self.above}" + ("" if self._is_unbounded else f" and at most {self.at_most}")
+        if self._is_unbounded:
+            return f"{self.at_least} or more"
+        return f"from {self.at_least} to {self.at_most}"
 
 
 class Whole(Number):
@@ -127,7 +149,7 @@ class Choice(Value):
         names: Iterable[str] | Callable[[], Iterable[str]],
         old_names: Mapping[str, str] | None = None,
     ) -> None:
-        """Old names are accepted, but not shown."""
+        """Accept these names, and old names, which the help does not show."""
         self._names = names
         self._old_names = old_names or {}
         self.is_checked_later = callable(names)
@@ -191,7 +213,7 @@ class OptionalText(Value):
         return str(value)
 
     def fits(self, words: Sequence[str]) -> bool:
-        """Whether the first of the next words is a value, not an argument."""
+        """Return whether the first of the next words is a value, not an argument."""
         return bool(words) and self._form.fullmatch(words[0]) is not None
 
 
@@ -199,7 +221,7 @@ class HiddenNames:
     """Marks an option with more names, such as old ones, that work, but that no help or completion shows."""
 
     def __init__(self, *names: str) -> None:
-        """Without dashes."""
+        """Set the names of the options, without dashes."""
         self.options = [f"--{name}" if len(name) > 1 else f"-{name}" for name in names]
 
 
@@ -284,7 +306,7 @@ class _Argument(TyperArgument):
 
 
 def _make_ours(parameter: Any, annotation: Any = None) -> Any:
-    """Typer has no way to choose the class of a parameter."""
+    """Change the class of a parameter, which Typer does not let one choose."""
     if type(parameter) is TyperOption:
         parameter.__class__ = _Option
     elif type(parameter) is TyperArgument:
@@ -298,7 +320,7 @@ def _make_ours(parameter: Any, annotation: Any = None) -> Any:
 
 
 def _kind(annotation: Any) -> Callable[[Any], Any] | None:
-    """The declared parser, or Path: of Annotated[list[Path] | None, Option()], for example."""
+    """Return the declared parser, or Path for annotations such as Annotated[list[Path] | None, Option()]."""
     for part in get_args(annotation):
         if isinstance(part, ParameterInfo) and part.parser:
             return part.parser
@@ -401,9 +423,10 @@ def _write_help(context: _Context, formatter: Any) -> None:
 
 
 def _message(error: Any) -> str:
-    """What is wrong, beginning with the name of the option or argument."""
+    """Return the problem, after the name of the option or argument."""
     if parameter := getattr(error, "param", None):  # its value is wrong
-        return f"{_name(parameter)}: {error.message or 'missing'}"
+        wrong = error.message or "missing"
+        return f"{_name(parameter)}{' ' if wrong.startswith('must be ') else ': '}{wrong}"
     if name := getattr(error, "option_name", None):
         if hasattr(error, "possibilities"):
             near = get_close_matches(name, error.possibilities or [], n=1, cutoff=0.7)
@@ -425,7 +448,7 @@ def _shown_name(name: str, context: _Context) -> str:
 
 
 def is_argument(parameter: Any) -> bool:
-    """Whether a parameter has no name on the command line."""
+    """Return whether a parameter has no name on the command line."""
     return isinstance(parameter, TyperArgument)
 
 
@@ -436,7 +459,7 @@ def name_of(context: typer.Context, name: str) -> str:
 
 
 def _name(parameter: _Parameter) -> str:
-    """The long name of an option, or the name of an argument as the help shows it."""
+    """Return the long name of an option, or the name of an argument as the help shows it."""
     if isinstance(parameter, TyperArgument):
         return parameter.metavar or parameter.name
     return max(parameter.opts, key=len)

@@ -133,7 +133,7 @@ class PreprocessingOptions:
     provider: Provider = AUTO
 
     def to_settings(self, model: Path) -> dict[str, Any]:
-        """Those of `NetworkOptions` that were given."""
+        """Return the fields of `NetworkOptions` that were given."""
         given = {
             "preset": self.extractor_preset,
             "crop": self.crop,
@@ -148,9 +148,13 @@ class PreprocessingOptions:
         return {"model": model, **{name: value for name, value in given.items() if value is not None}}
 
     def refuse_without_network(self) -> None:
-        """Without a network, there must be no options for one."""
-        if self != PreprocessingOptions():
-            raise UsageError("options for a network need --extractor MODEL.onnx")
+        """Raise UsageError if options for a network were given."""
+        default = PreprocessingOptions()
+        given = [name for name, value in vars(self).items() if value != getattr(default, name)]
+        if given:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            apply = "apply" if len(given) > 1 else "applies"
+            raise UsageError(f"{options} only {apply} to networks; add --extractor NAME or MODEL.onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +173,7 @@ class ModelOptions:
     provider: Provider = AUTO
 
     def to_fields(self) -> dict[str, Any]:
-        """As fields of `QueryOptions`."""
+        """Return the fields of `QueryOptions`."""
         return {"model": self.model_path, "provider": self.provider}
 
 
@@ -228,7 +232,7 @@ class ExtractionOptions:
     ] = None
 
     def moved_model(self, context: typer.Context, fixed: Iterable[str], what: str) -> Path | None:
-        """The network's path for --update, which keeps all other settings: the file may have moved."""
+        """Return the network's path for --update, which keeps all other settings: the file may have moved."""
         model = self.extractor if isinstance(self.extractor, Path) else None
         changed = [
             name
@@ -242,7 +246,7 @@ class ExtractionOptions:
         return model
 
     def to_options(self, network: PreprocessingOptions) -> ExtractorOptions:
-        """The extractor and its settings, as far as they were given."""
+        """Return the extractor and its settings, as far as they were given."""
         if self.color and self.gray:
             raise UsageError("--color and --gray contradict each other; give one of them")
         of_images = {
@@ -255,7 +259,7 @@ class ExtractionOptions:
         settings = {name: value for name, value in of_images.items() if value is not None}
         if isinstance(self.extractor, Path):
             if "color" in settings:
-                raise UsageError("--color and --gray cannot be used with a network; use --channels")
+                raise UsageError("--color and --gray do not apply to networks; use --channels")
             return ExtractorOptions("network", {**settings, **network.to_settings(self.extractor)})
         network.refuse_without_network()
         return ExtractorOptions(self.extractor, settings)
@@ -339,7 +343,7 @@ class TriedSteps:
     ] = "0"
 
     def parse(self) -> dict[str, list[Any]]:
-        """The settings by the name of the step."""
+        """Return the settings by the name of the step."""
         from crnr_cli.recipe.recipe import STEPS
 
         settings: dict[str, list[Any]] = {}
@@ -357,7 +361,7 @@ class TriedSteps:
 def make_reading(
     input: SourceOptions, vectors: VectorOptions, network: PreprocessingOptions, **other: Any
 ) -> Reading:
-    """How a labelled source is read, from these groups of options."""
+    """Join these groups of options to the options for reading a labelled source."""
     from crnr_cli.gallery.samples import Reading
 
     of_vectors: dict[str, Any] = {

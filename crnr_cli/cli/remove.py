@@ -87,5 +87,5 @@ def _show_plan(gallery: Path, unwanted: Unwanted, output: PrintOptions) -> None:
         say_notes(notes)
         emptied = set(removed.labels) - set(kept.labels)
         classes = f", and {format_count(len(emptied), 'class')} with them" if emptied else ""
-        total = format_count(len(kept) + len(removed), "sample")
+        total = format_count(len(kept) + len(removed), "example")
         say(f"{gallery}: {len(removed)} of {total} would be removed{classes}")

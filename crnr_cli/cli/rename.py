@@ -44,7 +44,7 @@ def rename(
     from crnr_cli.jobs.update import rename as run
 
     if not new:
-        context.fail("the name of a class cannot be empty")
+        context.fail("the new name of the class must not be empty")
     with shown_progress(output.quiet) as progress:
         report = run(gallery, old, new, merge=merge, progress=progress)
     show_report(gallery, report, output)

@@ -57,4 +57,4 @@ def review(
     if not output.quiet:
         for note in notes:
             say(f"note: {note}", style="yellow")
-        say(f"{path}: written; open it in a browser, and save corrections.csv there")
+        say(f"wrote {path}; open it in a browser, review the answers, and save corrections.csv from there")

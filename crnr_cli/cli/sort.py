@@ -24,7 +24,7 @@ _DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked", "move": 
 
 @dataclass(frozen=True, kw_only=True)
 class Sorting:
-    """What becomes of the files."""
+    """The way to place files, and their new names."""
 
     how: Annotated[
         str,
@@ -94,7 +94,7 @@ def sort(
     places = [Path(name) for name in below or ()]
     if undo is not None:
         if names := given_values(context, ["table", "folder", *parameter_names(Sorting)]):
-            raise UsageError(f"--undo takes nothing but the list; leave out {', '.join(names)}")
+            raise UsageError(f"--undo takes only the undo file; leave out {', '.join(names)}")
         _undo(undo, places, error_handling, output)
         return
     if table is None or not folder:
@@ -134,14 +134,14 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.unrelated:
-        say(f"note: left alone, as not named like images: {format_count(report.unrelated, 'file')}")
+        say(f"note: not touched, because not named like images: {format_count(report.unrelated, 'file')}")
     done, there = report.count(report.how), report.count(ALREADY_THERE)
     already = f", {there} {is_or_are(there)} already there" if there else ""
     if dry_run:
         say(f"{folder}: {format_count(done, 'file')} would be {_DONE[report.how]}{already}")
         return
     if not done:
-        say(f"{folder}: nothing to do{already}")
+        say(f"{folder}: no files to place{already}")
         return
     into = format_count(len(report.folders), "folder")
     say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
@@ -164,5 +164,5 @@ def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, o
         files = format_count(report.undone, "file")
         say(f"{files} moved back" if report.how == "move" else f"{files} removed")
         if report.left_out:
-            say(f"{path} is kept for what is left")
+            say(f"kept {path} for the rest")
     error_handling.finish(len(report.left_out))

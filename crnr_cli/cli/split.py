@@ -88,7 +88,7 @@ def split(
     from crnr_cli.jobs.split import split as run
 
     if division.per_class is not None and given_values(context, ["share"]):
-        raise UsageError("give --share or --per-class, not both")
+        raise UsageError("--share and --per-class contradict each other; give one of them")
     if division.share == 1:
         raise UsageError("--share 1 would leave no queries; give a number between 0 and 1")
     for option, folder in (("--train", train), ("--test", test)):
@@ -145,12 +145,11 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
     say_some("left out", list(map(str, report.left_out)), style="yellow")
     say_some("note", [note.text for note in report.notes])
     if report.unrelated:
-        say(f"note: left alone, as they are not images: {format_count(report.unrelated, 'file')}")
+        say(f"note: not touched, because not images: {format_count(report.unrelated, 'file')}")
     if report.copies:
         say(
             f"note: {format_count(report.copies, 'file')} {is_or_are(report.copies)} an exact copy of "
-            "another one, and "
-            "on the same side"
+            "another file; copies stay together"
         )
     for i, folder in enumerate((gallery, queries)):
         counts = [sides[i] for sides in report.classes.values() if sides[i]]

@@ -113,7 +113,9 @@ def tune(
     """
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
-    reading = reading_of(input, vectors, network, on_notes=early, **error_handling.to_fields())
+    reading = reading_of(
+        input, vectors, network, command="tune", on_notes=early, **error_handling.to_fields()
+    )
     from crnr_cli.errors import require_packages
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
@@ -133,9 +135,11 @@ def tune(
         check_plot(plot)
     replaced = Replaced(path, output.quiet)
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
-        report = run(sources, tune_options, path, replaced.announce_before_work(progress), who)
+        report = run(sources, tune_options, path, replaced.look_before_work(progress), who)
     if plot:
         _draw(report, plot)
+    if report.built:
+        replaced.announce()
     _print(report, path, output, early, _same_reading(context, sources))
     if report.built:
         replaced.say_lost(report.built.gallery)
@@ -143,7 +147,7 @@ def tune(
 
 
 def _counts(text: str | None) -> list[int]:
-    """The numbers of neighbours to try."""
+    """Return the numbers of neighbours to try."""
     try:
         counts = [] if text is None else [int(part) for part in text.split(",")]
     except ValueError as e:
@@ -193,12 +197,12 @@ def _show(report: TuneReport) -> None:
     n_asked = len(report.default.right)
     if report.folds == 1:
         how = (
-            f"{n_asked} of {format_count(report.n_samples, 'sample')}, chosen at random, labelled "
+            f"{n_asked} of {format_count(report.n_samples, 'example')}, chosen at random, labelled "
             "by the others"
         )
     else:
         how = (
-            f"{format_count(n_asked, 'sample')}, each labelled by the others, in "
+            f"{format_count(n_asked, 'example')}, each labelled by the others, in "
             f"{format_count(report.folds, 'fold')}"
         )
     console.print(f"{how}; best of {format_count(len(report.trials), 'setting')}")
@@ -232,7 +236,7 @@ def _table(report: TuneReport, *, with_interval: bool) -> Table:
         collapse_padding=True,
     )
     table.add_column("", no_wrap=True)
-    for column in (*columns, "%", *(["95 % interval"] if with_interval else []), "vs. default"):
+    for column in (*columns, "%", *(["95% interval"] if with_interval else []), "vs. default"):
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for trial, settings in zip(shown, rows, strict=True):
         chosen, paper = trial is report.chosen, trial is report.default
@@ -255,7 +259,7 @@ def _format_value(value: object) -> str:
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
-    """The sources and the options for reading them, as they were given on the command line."""
+    """Return the sources and the options for reading them, as they were given on the command line."""
     arguments = list(sources)
     for option, value in given_values(context, _READING).items():
         as_written = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
@@ -319,7 +323,7 @@ def _draw(report: TuneReport, path: Path) -> None:
     for name, trial in (("default", report.default), ("chosen", chosen)):
         settings = trial.setting.parameters()
         marked[f"{name}, at mu {settings['mu']:g}"] = (settings["lam"], trial.accuracy)
-    title = f"best mu for each lam; {format_count(len(report.default.right), 'sample')} held out in turn"
+    title = f"best mu for each lam; {format_count(len(report.default.right), 'example')} held out in turn"
     save(draw_sensitivity(lams, lines, marked, title), path)
 
 

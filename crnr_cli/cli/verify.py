@@ -41,22 +41,27 @@ def verify(
     report = run(gallery, source or [], InputOptions(**input.to_fields()))
     if output.json:
         print_json({"gallery": str(gallery), **asdict(report), "holds": report.holds})
+    examples = format_count(report.n_samples, "example")
+    sources = ", ".join(source or [])
+    if len(report.missing) == report.n_samples:
+        raise DataError(
+            f"{gallery}: none of its {examples} is in {sources}; name the source that it was built from"
+        )
     if not output.quiet:
         say_some("changed", report.changed)
         say_some("missing", report.missing)
         say_some("not in the gallery", report.unknown)
-    samples = format_count(report.n_samples, "sample")
     if not report.holds:
+        removes = ", which also removes the missing examples" if report.missing else ""
         raise DataError(
-            f"{gallery}: {len(report.changed)} of {samples} {has_or_have(len(report.changed))} changed and "
-            f"{len(report.missing)} {is_or_are(len(report.missing))} missing in {', '.join(source or [])}; "
-            "if these are all its sources, `crnr build --update` with them brings it up to date, "
-            "and removes the missing samples"
+            f"{gallery}: {len(report.changed)} of {examples} {has_or_have(len(report.changed))} changed and "
+            f"{len(report.missing)} {is_or_are(len(report.missing))} missing in {sources}; if the gallery "
+            f"has no other sources, update it with `crnr build --update`{removes}"
         )
     if not output.quiet:
         compared = ", all the same as in the sources" if source else ""
         if extra := len(report.unknown):
             compared += (
-                f"; {format_count(extra, 'sample')} of the sources {is_or_are(extra)} not in the gallery"
+                f"; {format_count(extra, 'example')} of the sources {is_or_are(extra)} not in the gallery"
             )
-        say(f"{gallery}: OK, {samples}, valid checksum{compared}")
+        say(f"{gallery}: OK, {examples}, valid checksum{compared}")

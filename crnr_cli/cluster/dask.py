@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,8 @@ from crnr_cli.system.cores import Item, Result, Shared
 TASKS_PER_THREAD = 4  # queued or running: enough to keep all threads busy, few enough to limit the memory
 SECONDS_TO_CONNECT = 20
 _LOSSES = 5  # of scattered data, after which the cluster counts as broken
+# Of a scheduler: a protocol, which may be left out, a host and a port.
+_ADDRESS = re.compile(r"(\w+://)?[^/\s]+:\d+/?")
 _INSTALL = "install crnr-cli on every machine of the cluster, with the extra dask and the extras used here"
 
 
@@ -111,7 +114,7 @@ def connected(where: str) -> Iterator[Cluster]:
         if where.startswith("local:"):
             count = where.removeprefix("local:")
             if not count.isdecimal() or int(count) < 1:
-                raise UsageError(f"--dask {where}: write local:N for N processes, as in local:4")
+                raise UsageError(f"--dask {where}: write local:N for N processes, such as local:4")
             stack.enter_context(safe_path())  # also for workers that replace dead ones
             address = stack.enter_context(
                 LocalCluster(
@@ -123,12 +126,15 @@ def connected(where: str) -> Iterator[Cluster]:
                     silence_logs=logging.CRITICAL,
                 )
             )
+        elif not _ADDRESS.fullmatch(where):
+            raise UsageError(f"--dask {where}: not an address; write tcp://HOST:PORT or local:N")
         try:
             client = stack.enter_context(Client(address, timeout=SECONDS_TO_CONNECT))
             client.wait_for_workers(1, timeout=SECONDS_TO_CONNECT)
         except (OSError, ValueError) as e:
             raise DataError(
-                f"--dask {where}: no scheduler with workers replies at this address ({first_line(e)})"
+                f"--dask {where}: no scheduler with workers replies at this address; start it with "
+                "`dask scheduler` and `dask worker`, or use --dask local:N"
             ) from e
         _refuse_other_versions(client)
         yield Cluster(client)
@@ -149,7 +155,7 @@ def _explained() -> Iterator[None]:
     except (FutureCancelledError, OSError) as e:
         raise DataError(
             f"the connection to the cluster was lost ({first_line(e)}); start the cluster and crnr again; "
-            "classify continues with --resume, extract by itself"
+            "classify continues with --resume, extract continues without it"
         ) from e
     except ImportError as e:
         raise DataError(f"a worker lacks a package ({first_line(e)}); {_INSTALL}") from e
@@ -193,7 +199,7 @@ def _run(version: str, work: Callable[[Shared, Item], Result], shared: Shared, i
     _refuse_other_version(machine, __version__, version)  # it may have joined after the check
     if sys.getfilesystemencoding() != "utf-8":
         raise DataError(
-            f"{machine}: its locale is not UTF-8, so that it may not find files; start it with PYTHONUTF8=1"
+            f"{machine}: the locale is not UTF-8, so files may not be found; start it with PYTHONUTF8=1"
         )
     try:
         return work(shared, item)

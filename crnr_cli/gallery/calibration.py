@@ -45,14 +45,14 @@ class Calibration:
         if values is None:
             return None
         if not _is_ascending(values):
-            raise ValueError("its calibration is not an ascending list of numbers")
+            raise ValueError("the calibration is not an ascending list of numbers")
         certainty = None
         if probabilities is not None:
             certainty = Calibrated(float(attributes["sharpness"]), probabilities)
             if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
-                raise ValueError("its calibration has probabilities that are not ascending from 0 to 1")
+                raise ValueError("the probabilities of the calibration are not ascending from 0 to 1")
             if not 0 < certainty.sharpness < math.inf:
-                raise ValueError(f"its calibration has a sharpness of {certainty.sharpness:g}")
+                raise ValueError(f"the calibration has a sharpness of {certainty.sharpness:g}")
         return cls(values, attributes["origin"].decode(), certainty)
 
     def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -78,10 +78,7 @@ class Calibration:
     def describe_rule(self, rate: float, dtype: str) -> str:
         """Describe when a query is rejected; the threshold has all digits of the column `separation`."""
         limit = number_format(dtype) % float(np.dtype(dtype).type(self.min_standout(rate)))
-        return (
-            f"separation below {limit}. At this threshold, about {100 * rate:g} % of known samples are "
-            f"rejected (measured on {self.origin})"
-        )
+        return f"separation below {limit}; expected false rejections: {100 * rate:g}%"
 
 
 def _is_ascending(values: Array) -> bool:
@@ -108,7 +105,7 @@ def calibrate(
     tested = np.bincount(fold_of[is_tested & (fold_of >= 0)], minlength=count)
     if not tested.any():
         raise DataError(
-            "every class has only one sample, apart from copies: "
+            "every class has only one example, apart from copies: "
             "rejecting queries and probabilities need at least two in some class"
         )
     enough = 1 + int(np.searchsorted(np.cumsum(tested), min(_ENOUGH, tested.sum())))
@@ -124,7 +121,7 @@ def calibrate(
     found = [(residuals, class_index[places]) for places, residuals in parts]
     standouts = np.sort(np.concatenate([standout(residuals, method.signed) for residuals, _ in found]))
     origin = (
-        f"{format_count(len(standouts), 'gallery sample')}, "
-        f"classified with 1/{count} of the gallery left out at a time"
+        f"{format_count(len(standouts), 'example')}, "
+        f"classified with 1/{count} of the gallery held out at a time"
     )
     return Calibration(standouts, origin, fit_probabilities(found, method.signed))

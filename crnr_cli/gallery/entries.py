@@ -47,7 +47,7 @@ def rows_by_name(table: SampleTable) -> dict[str, int]:
     first, second = ([pair[side] for pair in again] for side in (0, 1))
     if different := _find_differences(table, first, table, second):
         raise DataError(
-            f"two different samples are called {different[0]}; give them different names, or build "
+            f"two different examples are called {different[0]}; give them different names, or build "
             "the gallery again from all its sources"
         )
     return found
@@ -105,12 +105,12 @@ class Unwanted:
         samples, of_samples = select_names(path, "sample", self.samples, gallery.names, names)
         for name in self.exact:
             if (found := names.find(with_slashes(name))) is None:
-                raise DataError(f"{path}: has no sample {name}; {hint(name, gallery.names)}")
+                raise DataError(f"{path}: has no example {name}; {hint(name, gallery.names)}")
             samples.add(found)
         columns = zip(gallery.names, gallery.table.labels, strict=True)
         is_unwanted = np.array([label in classes or name in samples for name, label in columns])
         if is_unwanted.all():
-            raise DataError(f"{path}: no samples would remain; delete the file instead")
+            raise DataError(f"{path}: no examples would remain; delete the file instead")
         return is_unwanted, of_classes + of_samples
 
 
@@ -129,18 +129,19 @@ def select_names(
     names = names or Spellings(known)
     found: set[str] = set()
     notes = []
+    noun = "example" if what == "sample" else what
     for text in wanted:
         stored = with_slashes(text) if what == "sample" else text
         if (name := names.find(stored)) is not None:
             found.add(name)
             continue
         if not _WILD.search(text):
-            raise DataError(f"{path}: has no {what} {text}; {hint(stored, known)}")
+            raise DataError(f"{path}: has no {noun} {text}; {hint(stored, known)}")
         pattern = _pattern(to_nfc(stored), what)
         matching = {name for name in names.known if pattern.fullmatch(to_nfc(name))}
         if not matching:
-            raise DataError(f"{path}: no {what} matches {text}; {_pattern_hint(stored, known)}")
-        notes.append(Note("pattern", f"{text} matches {format_count(len(matching), what)}"))
+            raise DataError(f"{path}: no {noun} matches {text}; {_pattern_hint(stored, known)}")
+        notes.append(Note("pattern", f"{text} matches {format_count(len(matching), noun)}"))
         found |= matching
     return found, notes
 

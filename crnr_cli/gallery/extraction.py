@@ -239,7 +239,7 @@ def _collect(
     journal.start(identity)
     named, total = whole.possible_classes(), len(whole)
     skipped = [left for left in found.left_out if left.is_skipped]
-    refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
+    refuse_too_many(skipped, total, reading.max_failure_rate, "example")
     progress("extracting", found.done, len(source))
     spans = source.spans(size)[found.batches :]
     with closing(work.workers.read_raw(source, spans, [ready])) as batches:
@@ -252,7 +252,7 @@ def _collect(
             journal.add(values + _as_json(rows, left_out), {"values": len(values)})
             found.add(place, rows, left_out)
             skipped += [left for left in left_out if left.is_skipped]
-            refuse_too_many(skipped, total, reading.max_failure_rate, "sample")
+            refuse_too_many(skipped, total, reading.max_failure_rate, "example")
             progress("extracting", raw.end, len(source))
     return notes
 
@@ -296,10 +296,9 @@ def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Foun
         return []
     if different := describe_differences(earlier, identity):
         journal.forget()
-        text = (
-            f"{work.path}: starting over, as the unfinished run was a different one: {', '.join(different)}"
-        )
-        return [Note("started anew", text)]
+        changes = ", ".join(different)
+        text = f"{work.path}: starting over, because the unfinished run was a different one: {changes}"
+        return [Note("started again", text)]
     width = work.recipe.n_inputs * work.dtype.itemsize
     for record, data in journal.finished_batches():
         try:
@@ -312,7 +311,7 @@ def _resume(work: Extraction, journal: Journal, identity: Identity, found: _Foun
         found.add(journal.size, rows, left_out)
     if not found.batches:
         return []
-    text = f"{work.path}: continuing after {found.done} of {format_count(len(work.source), 'input')}"
+    text = f"{work.path}: continuing after {found.done} of {format_count(len(work.source), 'row')}"
     return [Note("continued", text)]
 
 
@@ -401,7 +400,7 @@ def read_through_cache(
     """Return the same images with values from the cache, how to read them, and notes for the user."""
     require_ending(path)
     if not isinstance(source, Images):
-        raise UsageError("--cache is for images, but these are features; leave it out")
+        raise UsageError("--cache only applies to images; leave it out for feature files")
     seen = ImageSurvey(source, reading, progress, workers)
     recipe, notes = new_recipe(source, reading.extractor, reading.steps, seen)
     recipe = recipe.without_steps()
@@ -431,6 +430,6 @@ def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:
     extractor = restore_recipe(old.path, old.origins.recipe, old.n_features).extractor
     if not is_same(extractor, wanted):
         raise DataError(
-            f"{old.path}: was extracted in another way than this gallery needs: "
+            f"{old.path}: its features come from another extractor than this gallery needs: "
             f"{describe_difference(extractor, wanted)}; name another file with --cache, or remove this one"
         )

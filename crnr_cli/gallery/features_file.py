@@ -80,7 +80,7 @@ def open_extracted_file(path: Path) -> FeatureFile:
     require_ending(path)
     file = FeatureFile.open(path, Keys())
     if file.origins is None:
-        raise DataError(f"{path}: was not written by `crnr extract`; name another file")
+        raise DataError(f"{path}: not written by `crnr extract`; give another file")
     return file
 
 
@@ -93,7 +93,9 @@ def has_content(path: Path) -> bool:
 def require_ending(path: Path) -> None:
     """Raise UsageError unless the file name ends in .h5 or .hdf5."""
     if path.suffix.lower() not in ENDINGS:
-        raise UsageError(f"{path}: the name of a file of features has to end in {' or '.join(ENDINGS)}")
+        raise UsageError(
+            f"{path}: a feature file must be named .h5; give a name that ends in {' or '.join(ENDINGS)}"
+        )
 
 
 def _texts(values: Any) -> list[str]:

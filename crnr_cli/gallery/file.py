@@ -88,7 +88,7 @@ def _make_content(gallery: FittedGallery) -> HDF5Contents:
     if not gallery.gives_residuals():  # it could not be loaded, and might replace a good one
         given = ", ".join(f"{name} {value}" for name, value in gallery.parameters.items())
         raise UsageError(
-            f"{gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
+            f"method {gallery.method.name} gives no finite residuals in {gallery.dtype} with {given}; "
             "choose less extreme parameters, or float64"
         )
     content = _to_content(gallery)
@@ -96,6 +96,19 @@ def _make_content(gallery: FittedGallery) -> HDF5Contents:
         content = content.with_blocks()
     content.attributes["/"]["sha256"] = np.bytes_(content.compute_sha256())
     return content
+
+
+# Of formats that are no galleries.
+_OTHER_ENDINGS = {
+    *(".csv", ".txt", ".jsonl", ".npy", ".npz", ".mat", ".parquet", ".html"),
+    *(".png", ".jpg", ".jpeg"),
+}
+
+
+def refuse_other_ending(path: Path) -> None:
+    """Raise UsageError if a gallery would be named like a file of another format."""
+    if path.suffix.lower() in _OTHER_ENDINGS:
+        raise UsageError(f"{path}: a gallery is an HDF5 file; give it a name that ends in .h5")
 
 
 def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
@@ -108,18 +121,18 @@ def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
     except DataError as e:
         raise GalleryError(str(e)) from e
     if found is None:
-        raise GalleryError(f"{path}: no such gallery; make it with `crnr build FOLDER -o {path}`")
+        raise GalleryError(f"{path}: no such gallery; create it with `crnr build FOLDER -o {path}`")
     if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = read_content(path, may_map=MAY_REPLACE_OPEN or not to_replace)
     root = content.attributes["/"]
     stored, actual = root.get("sha256"), content.compute_sha256()
     if stored != actual.encode() or content.has_damaged_blocks():
-        raise GalleryError(f"{path}: damaged (its checksum does not match); restore it or build it again")
+        raise GalleryError(f"{path}: damaged (the checksum does not match); restore it or build it again")
     try:
         gallery = replace(_from_content(content, path.parent), sha256=actual)
         if not gallery.gives_residuals():
-            raise ValueError("its state gives no residuals")
+            raise ValueError("the stored state gives no residuals")
         return gallery
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
@@ -169,9 +182,9 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
     if len(set(classes)) < len(classes):
         raise ValueError("two classes have the same name")
     if not all(classes) or UNKNOWN in classes or classes != sorted(classes):
-        raise ValueError("its classes are not names in ascending order")
+        raise ValueError("the classes are not names in ascending order")
     if not np.array_equal(np.unique(class_index), np.arange(len(classes))):
-        raise ValueError("samples and classes do not match")
+        raise ValueError("examples and classes do not match")
     table = SampleTable(
         names=LazyTexts(arrays["samples/names"]),
         labels=LazyLabels(classes, class_index),
@@ -200,11 +213,11 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
     )
     n, d = gallery.samples.vectors.shape
     if gallery.label_type not in ("", *LABEL_TYPES):
-        raise ValueError(f"its labels are of an unknown type, {gallery.label_type}")
+        raise ValueError(f"the labels are of an unknown type, {gallery.label_type}")
     if gallery.dtype not in ("float32", "float64"):
-        raise ValueError(f"its vectors are of type {gallery.dtype}")
+        raise ValueError(f"the vectors are of type {gallery.dtype}")
     if not len(gallery.names) == len(gallery.hashes) == len(class_index) == n or recipe.n_outputs != d:
-        raise ValueError("its parts are of different sizes")
+        raise ValueError("the arrays have different sizes")
     return gallery
 
 

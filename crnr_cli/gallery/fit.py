@@ -47,7 +47,7 @@ def make_gallery(
     samples = Samples.of(in_order.values, class_index, read.recipe.part_edges)
     notes: list[Note] = []
     if len(classes) == 1:
-        text = f"only one class, {classes[0]}: classify will refuse this gallery"
+        text = f"only one class, {classes[0]}: add another class with `crnr add` before you classify"
         notes.append(Note("one class", text))
     notes += notes_on_copies(read.table, group_copies(read.values, read.table.hashes))
     index = make_indexes(method, samples, progress)
@@ -105,8 +105,8 @@ def index_notes(state: State) -> list[Note]:
     if measured is None or measured.agreement >= _WANTED_AGREEMENT:
         return []
     text = (
-        f"with the index, {100 * measured.agreement:.1f} % of the labels are those of the exact search; "
-        "`crnr tune` may find settings that depend less on single samples, and --index exact is exact"
+        f"with the index, {100 * measured.agreement:.1f}% of the labels agree with the exact search; "
+        "`crnr tune` may find better settings, and --index exact makes no errors"
     )
     return [Note("index", text)]
 
@@ -164,8 +164,8 @@ class KnownSamples:
 def copies_note(copies: Sequence[str], total: int) -> str:
     """Return a note on test samples that are also in the gallery."""
     return (
-        f"{len(copies)} of {format_count(total, 'test sample')} {is_or_are(len(copies))} in the gallery too, "
-        f"such as {copies[0]}, so the scores are too high; test with samples that are not in the gallery"
+        f"{len(copies)} of {format_count(total, 'query')} {is_or_are(len(copies))} in the gallery too, "
+        f"such as {copies[0]}, so the scores are too high; test with queries that are not in the gallery"
     )
 
 
@@ -187,6 +187,6 @@ def notes_on_copies(table: SampleTable, copies: Array) -> list[Note]:
         first, i = alike[0]
         what = "is a copy" if len(alike) == 1 else "are copies"
         pair = f"such as {names[i]} of {names[first]}"
-        text = f"{format_count(len(alike), 'sample')} {what} of others in the same class, {pair}"
+        text = f"{format_count(len(alike), 'example')} {what} of others in the same class, {pair}"
         notes.append(Note("copies", text))
     return notes

@@ -76,7 +76,7 @@ class LazyTexts(_LazyColumn[str]):
 
     def __init__(self, stored: Array) -> None:
         if stored.ndim != 1 or stored.dtype.kind != "S":
-            raise ValueError("its names are not text")
+            raise ValueError("the names are not text")
         super().__init__(stored)
 
     @property
@@ -109,7 +109,7 @@ class LazyStamps(_LazyColumn[Stamp]):
 
     def __init__(self, sizes: Array, times: Array) -> None:
         if not sizes.ndim == times.ndim == 1 or len(sizes) != len(times):
-            raise ValueError("its parts are of different sizes")
+            raise ValueError("the arrays have different sizes")
         super().__init__(sizes, times)
 
     @classmethod
@@ -153,7 +153,7 @@ class Table:
 
     def __post_init__(self) -> None:
         if any(len(column) not in (0, len(self)) for column in self._columns().values()):
-            raise ValueError("its parts are of different sizes")
+            raise ValueError("the arrays have different sizes")
 
     def __len__(self) -> int:
         return len(next(iter(self._columns().values())))

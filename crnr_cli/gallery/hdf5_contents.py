@@ -15,7 +15,7 @@ import numpy as np
 
 from crnr_cli import __version__
 from crnr_cli.arrays import Array
-from crnr_cli.errors import CrnrError, GalleryError
+from crnr_cli.errors import CrnrError, GalleryError, NotAGalleryError
 from crnr_cli.methods import NEWEST_VERSION as NEWEST_METHOD
 from crnr_cli.recipe.recipe import NEWEST_VERSION as NEWEST_RECIPE
 from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
@@ -107,7 +107,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
         with path.open("rb"):  # HDF5 would not tell why it cannot read a file
             pass
         if not h5py.is_hdf5(path):
-            raise GalleryError(f"{path}: not a crnr gallery")
+            raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")
         with h5py.File(path, "r", locking=False) as file:
             kind, version = scalar_attribute(file, "format"), scalar_attribute(file, "version")
             if kind == FEATURES.encode():
@@ -116,7 +116,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
                     f"build one from it with `crnr build {path}`"
                 )
             if kind != FORMAT.encode():
-                raise GalleryError(f"{path}: not a crnr gallery")
+                raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")
             if not isinstance(version, np.integer) or version > NEWEST_VERSION:
                 raise GalleryError(
                     f"{path}: gallery format {version}, but this crnr ({__version__}) reads up to "
@@ -143,10 +143,10 @@ def _collect(group: Any, path: str, depth: int, budget: int, content: HDF5Conten
     if None in values.values():
         raise GalleryError("an attribute is not a single plain value")
     if not all(isinstance(name, str) for name in (*values, *group)):  # bytes, if it is not UTF-8
-        raise GalleryError("a name in it is not text")
+        raise GalleryError("a name in the file is not text")
     content.attributes[path] = values
     if len(content.attributes) > _MAX_GROUPS:  # hard links can repeat the same group any number of times
-        raise GalleryError("it has more groups than any gallery")
+        raise GalleryError("the file has more groups than any gallery")
     for name in group:
         where = name if path == "/" else f"{path}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -182,7 +182,7 @@ def _read_arrays(path: Path, declared: dict[str, Any], content: HDF5Contents, ma
     memory.require_memory(
         path.stat().st_size - sum(item.nbytes for name, item in declared.items() if is_mapped[name]),
         f"{path}: the gallery",
-        "classify on a larger machine, or build it with --neighbors or --pca",
+        "classify on a larger machine, or build the gallery with --neighbors or --pca",
     )
     arrays = {
         name: _map_array(path, item) if is_mapped[name] else _read_array(item)

@@ -123,7 +123,7 @@ class PlacedRows:
             if not MAY_REPLACE_OPEN:
                 size = self.shape[0] * self.shape[1] * self.dtype.itemsize
                 memory.require_memory(
-                    size, f"a gallery of {self.shape[0]} vectors", "use --pca or fewer samples"
+                    size, f"a gallery of {self.shape[0]} vectors", "use --pca or fewer examples"
                 )
                 file.seek(self.offset)
                 return np.fromfile(file, self.dtype, self.shape[0] * self.shape[1]).reshape(self.shape)

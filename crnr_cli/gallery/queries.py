@@ -138,17 +138,16 @@ class Run:
             notes.append(Note("ignored", ignored_note(self.source.ignored)))
         if self.options.top is None and self.top is not None:
             text = (
-                f"of {format_count(len(self.gallery.classes), 'class')}, the {self.top} best of each "
-                "input are "
-                "written; --top sets how many, and --top 0 writes the residuals of all"
+                f"of {format_count(len(self.gallery.classes), 'class')}, the {self.top} best of each query "
+                "are written; choose how many with --top, or --top 0 for the residuals of all"
             )
             notes.append(Note("top", text))
         level, sure = self.options.sets, self.sureness
         if level is not None and sure is not None and not sure.certainty.can_exclude(level):
-            held_out = format_count(len(sure.certainty.of_truth), "sample")
+            held_out = format_count(len(sure.certainty.of_truth), "example")
             text = (
-                f"--sets {level:g} excludes no label: too few samples could be held out of the gallery "
-                f"({held_out}) for so high a level; choose a lower one, or add samples"
+                f"--sets {level:g} excludes no label: too few examples could be held out of the gallery "
+                f"({held_out}) for so high a level; choose a lower one, or add examples"
             )
             notes.append(Note("sets", text))
         return notes
@@ -162,8 +161,7 @@ class Run:
         if options.reject is not None:
             rules.append(calibration.describe_rule(options.reject, self.gallery.dtype))
         if options.min_probability is not None:
-            least = f"{options.min_probability:g}"
-            rules.append(f"probability below {least} (calibrated on {calibration.origin})")
+            rules.append(f"probability below {options.min_probability:g}")
         return "; or ".join(rules) or None
 
     @cached_property
@@ -259,20 +257,24 @@ def with_model_at(model: Path, gallery: FittedGallery, gallery_path: Path) -> Fi
 
 
 def open_queries(
-    names: Sequence[str], gallery: FittedGallery, options: QueryOptions, lister: Lister | None = None
+    names: Sequence[str],
+    gallery: FittedGallery,
+    options: QueryOptions,
+    lister: Lister | None = None,
+    path: Path | str = "the gallery",
 ) -> Source:
-    """List the queries, and refuse queries that the gallery cannot classify, before any work."""
-    return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery)
+    """List the queries, and refuse those that the gallery at `path` cannot classify, before any work."""
+    return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery, path)
 
 
-def check_queries(source: Source, gallery: FittedGallery) -> Source:
-    """Return the queries with the gallery's classes; refuse queries that it cannot classify."""
+def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "the gallery") -> Source:
+    """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
         raise GalleryError(
-            f"the gallery has only one class, {gallery.classes[0]}; add samples of another class to it"
+            f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with `crnr add`"
         )
     source = source.with_classes(gallery.classes)
-    refuse_mismatch(source, gallery.recipe)
+    refuse_mismatch(source, gallery.recipe, path)
     return source
 
 

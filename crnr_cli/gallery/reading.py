@@ -99,14 +99,17 @@ def new_recipe(
     if source.n_features is not None:
         if chosen.was_given:
             option = "--extractor" if chosen.name else _option(*min(chosen.settings.items()))
-            raise UsageError(f"{option} is for images, but these are features{_of(source)}")
+            raise UsageError(
+                f"{option} only applies to images, but {next(source.listing())[0]} {_of(source)}; leave the "
+                "option out"
+            )
         known = recipe_of(source)
         return Recipe.of(source.n_features, known.extractor if known else None, steps), []
     kind = EXTRACTORS[chosen.name or DEFAULT]
     for setting, value in chosen.settings.items():
         if setting not in kind.settings:
             option = _option(setting, value)
-            raise UsageError(f"{option} cannot be used with the extractor {kind.name}; leave it out")
+            raise UsageError(f"{option} does not apply to --extractor {kind.name}; leave it out")
     extractor, notes = kind.create(chosen.settings, seen)
     extractor, of_tiles = adapt_to_tiles(extractor, chosen, steps, seen)
     return Recipe.for_images(extractor, steps), notes + of_tiles
@@ -147,7 +150,7 @@ def _options_of(extractor: Extractor) -> str:
 
 
 def _of(source: Source) -> str:
-    return " that were extracted from images before; leave it out" if source.kind == "pictures" else ""
+    return "was extracted from images before" if source.kind == "pictures" else "contains features"
 
 
 def extractors_to_try(
@@ -204,7 +207,7 @@ def recipe_of(source: Source) -> Recipe | None:
     for path, other in found[1:]:
         if not is_same(recipe.extractor, other.extractor):
             raise DataError(
-                f"{first} and {path} were extracted in different ways: "
+                f"{first} and {path} come from different extractors: "
                 f"{describe_difference(recipe.extractor, other.extractor, 'and')}; give files of one "
                 "extractor"
             )
@@ -217,10 +220,10 @@ def restore_recipe(path: Path, described: Mapping[str, Any], n_features: int | N
         recipe = Recipe.from_stored(Stored(dict(described), folder=path.parent))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as e:
         raise DataError(
-            f"{path}: the description of its extractor cannot be used ({e}); extract it again"
+            f"{path}: the description of the extractor cannot be used ({e}); extract the file again"
         ) from e
     if recipe.steps or recipe.n_inputs != n_features:
-        raise DataError(f"{path}: its values are not those that its recipe describes; extract it again")
+        raise DataError(f"{path}: the values do not match the stored pipeline; extract the file again")
     return recipe
 
 
@@ -236,23 +239,26 @@ def describe_difference(one: Extractor | None, other: Extractor | None, link: st
     return f" {link} ".join(texts)
 
 
-def refuse_mismatch(source: Source, recipe: Recipe) -> None:
-    """Refuse queries, or samples to add, of another kind or dimension than the gallery was built from."""
+def refuse_mismatch(source: Source, recipe: Recipe, gallery: Path | str = "the gallery") -> None:
+    """Refuse queries, or examples to add, of another kind or dimension than the gallery was built from."""
+    first = next(source.listing(), ("the source",))[0]
     if source.kind != recipe.kind:
+        wanted, given = kind_in_words(recipe.kind), kind_in_words(source.kind)
+        of_images = "is an image" if source.n_features is None else "was extracted from images"
+        is_given = of_images if source.kind == "pictures" else "contains features"
         raise DataError(
-            f"the gallery was built from {kind_in_words(recipe.kind)}, but these are "
-            f"{kind_in_words(source.kind)}"
+            f"{first}: {is_given}, but {gallery} was built from {wanted}; give {wanted}, or a gallery that "
+            f"was built from {given}"
         )
     known = recipe_of(source)
     if known and not is_same(known.extractor, recipe.extractor):
         raise DataError(
-            f"{source.recipes[0][0]}: extracted in another way than the gallery's samples: "
-            f"{describe_difference(known.extractor, recipe.extractor)}; extract it again, as the "
-            "gallery's samples were"
+            f"{source.recipes[0][0]}: its features come from another extractor than the features of "
+            f"{gallery} ({describe_difference(known.extractor, recipe.extractor)}); extract them again "
+            "with the gallery's extractor"
         )
     if source.n_features not in (None, recipe.n_inputs):
         raise DataError(
-            f"{next(source.listing())[0]}: {format_count(source.n_features or 0, 'feature')} per "
-            "sample, but the "
-            f"gallery was built from {recipe.n_inputs}; use the same features for both"
+            f"{first}: {format_count(source.n_features or 0, 'feature')} per query, but {gallery} was built "
+            f"from {recipe.n_inputs}; use the same features for both"
         )

@@ -43,6 +43,7 @@ class Reading(InputOptions):
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
     label: str | None = None  # the class of all samples, instead of their folders or labels
+    command: str = "build"  # that reads the source, for remedies
     # Called with the notes that are known before the samples are read, which may take long.
     on_notes: Callable[[Sequence[Note]], None] | None = None
 
@@ -98,7 +99,7 @@ class ReadSamples:
             vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
             for row, fault in enumerate(faults, start=start):
                 if fault:
-                    raise DataError(f"{self.table.names[row]}: is all zero after the recipe; remove it")
+                    raise DataError(f"{self.table.names[row]}: the vector is all zero; remove this example")
             parts.append(vectors)
         return np.concatenate(parts)
 
@@ -210,16 +211,18 @@ def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
     """Return a note for every class that has files, but no usable sample."""
     usable = set(map(class_key, labels))
     return [
-        Note("unusable class", f"class {name}: left out, as none of its files can be used")
+        Note("unusable class", f"class {name}: left out, because none of its files can be used")
         for name in source.class_names()
         if class_key(name) not in usable
     ]
 
 
 def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
+    """Raise DataError if nothing can be used, with the first of the reasons."""
     if not samples:
-        reasons = "; ".join(map(str, left_out[:3]))
-        raise DataError(f"nothing to do: no sample can be used; {reasons}")
+        others = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        first = f": {left_out[0]}{others}" if left_out else ""
+        raise DataError(f"no usable images or rows of features{first}")
 
 
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
@@ -231,7 +234,8 @@ def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:
 
 def start_reading(source: Source, reading: Reading, seen: ImageSurvey) -> tuple[Recipe, list[Note]]:
     """Choose the recipe, whose steps are not yet fitted, and collect notes; no sample is read yet."""
-    notes = _source_notes(source)
+    notes = [Note("classes", text) for text in source.check_classes(reading.command)]
+    notes += _source_notes(source)
     recipe, of_recipe = new_recipe(source, reading.extractor, reading.steps, seen)
     notes += of_recipe
     if reading.on_notes and notes:
@@ -243,7 +247,8 @@ def _require_memory(recipes: Sequence[Recipe], n_samples: int, reading: Reading)
     itemsize = np.dtype(reading.dtype).itemsize
     memory.require_memory(
         sum(recipe.fit_bytes(n_samples, itemsize) for recipe in recipes),
-        f"reading {format_count(n_samples, 'sample')} of {format_count(recipes[0].n_inputs, 'number')}",
+        f"reading {format_count(n_samples, 'example')} with "
+        f"{format_count(recipes[0].n_inputs, 'feature')} each",
         "use a smaller --size or --pca",
     )
 
@@ -298,7 +303,7 @@ class _Collector:
         self._values.append(values)
         self._left_out += left_out
         self._skipped += [left for left in left_out if left.is_skipped]
-        refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "sample")
+        refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "example")
 
     def finish(self, notes: Sequence[Note] = ()) -> ReadSamples:
         """Return all samples; NaN in a table raises an error."""
@@ -335,7 +340,7 @@ def _divide(
         if error:
             left_out.append(LeftOut(name, error))
         elif not candidates[0]:
-            raise DataError(f"{name}: its label is empty")
+            raise DataError(f"{name}: the label is empty")
         else:
             usable.append(sample)
     table = SampleTable(
@@ -352,6 +357,4 @@ def refuse_non_finite(left_out: Iterable[LeftOut]) -> None:
     bad = [left.name for left in left_out if left.error.status == "non_finite"]
     if bad:
         shown = ", ".join(bad[:10]) + (", ..." if len(bad) > 10 else "")
-        raise DataError(
-            f"NaN or infinity in {format_count(len(bad), 'row')}, to be fixed or removed: {shown}"
-        )
+        raise DataError(f"NaN or infinity in {format_count(len(bad), 'row')}; correct or remove {shown}")

@@ -79,7 +79,7 @@ def _labels(source: Features, reading: Reading) -> list[str | None]:
     labels = [next(iter(found), None) for found in source.all_candidates()]
     if "" in labels:
         row = labels.index("")
-        raise DataError(f"{source.names((row, row + 1))[0]}: its label is empty")
+        raise DataError(f"{source.names((row, row + 1))[0]}: the label is empty")
     return labels
 
 
@@ -150,7 +150,7 @@ class _Stream:
             self._refuse_bad()
             if was_fitted:  # to samples that it reduces to nothing
                 name = next(left.name for left in self.left_out() if left.error.status == "zero_norm")
-                raise DataError(f"{name}: is all zero after the recipe; remove it")
+                raise DataError(f"{name}: the vector is all zero; remove this example")
 
     def _batches(self) -> Generator[Batch]:
         spans = self._source.spans(self._reading.batch_size or max(1, _BLOCK // self._source.n_features))
@@ -171,7 +171,7 @@ class _Stream:
         for sample, error in batch.failures():
             self._errors.setdefault(self._row(batch, sample), error)
         skipped = [left for left in self.left_out() if left.is_skipped] if batch.failures() else []
-        refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate, "sample")
+        refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate, "example")
 
     def _refuse_bad(self) -> None:
         if self._source.kind == "features":

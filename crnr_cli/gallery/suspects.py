@@ -147,8 +147,8 @@ class Folds:
         fold_of = stratified_folds(samples.class_index, count, copies=copies)
         if samples.n_classes < 2 or not (fold_of >= 0).any():
             raise DataError(
-                "there must be two classes, and two different samples in one of them, "
-                "so that samples can be compared with others; add samples"
+                "there must be two classes, and two different examples in one of them, "
+                "so that examples can be compared with others; add examples"
             )
         return cls(fold_of, copies)
 

@@ -141,7 +141,7 @@ def _open(
     """Return the gallery, or an unfitted gallery of the source with the default method."""
     galleries = [name for name in names if is_gallery(Path(name))]
     if galleries and len(names) > 1:
-        raise UsageError(f"{galleries[0]}: is a gallery; audit it by itself")
+        raise UsageError(f"{galleries[0]}: is a gallery; audit it alone")
     if galleries:
         gallery = load_gallery(Path(names[0]))
         refuse_mentioned(gallery.names)
@@ -164,7 +164,7 @@ def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[N
     """Return the samples with their images, as far as available, and a note on missing images."""
     vectors, names = gallery.samples.vectors, gallery.names
     if gallery.recipe.kind == "features":
-        text = "near duplicates: found by the cosine of the features alone, as there are no images"
+        text = "near duplicates: found by the cosine of the features alone, because there are no images"
         return Looks.of(vectors), [Note("looks", text)]
     looks = read_looks(vectors, names, gallery.hashes, DecoderPool(reading.jobs), reading.max_pixels)
     missing = np.flatnonzero(looks.image_of < 0).tolist()
@@ -173,7 +173,7 @@ def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[N
     text = (
         f"{len(missing)} of {format_count(len(names), 'image')} {is_or_are(len(missing))} gone or "
         "changed, such as "
-        f"{names[missing[0]]}: near duplicates of them are found by the cosine of the vectors alone; "
+        f"{names[missing[0]]}: their near duplicates are found by the cosine of the vectors alone; "
         "run the command in the folder where the gallery was built to find more"
     )
     return looks, [Note("looks", text)]
@@ -202,7 +202,7 @@ def _uncompared_note(folds: Folds) -> list[Note]:
     if not alone:
         return []
     text = (
-        f"{format_count(alone, 'sample')} not compared with the others of the class: "
-        "apart from copies, there is none that could be held out"
+        f"{format_count(alone, 'example')} not compared with the others of the class: "
+        "apart from copies, no other example could be held out"
     )
     return [Note("alone", text)]

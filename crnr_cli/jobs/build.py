@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import CrnrError
 from crnr_cli.gallery.extraction import read_through_cache
-from crnr_cli.gallery.file import new_gallery, save_gallery
+from crnr_cli.gallery.file import new_gallery, refuse_other_ending, save_gallery
 from crnr_cli.gallery.fit import BuildReport, make_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
@@ -45,9 +45,10 @@ def build(
     started = time.perf_counter()
     method = make_method(options.method, options.parameters)
     if reason := method.why_unavailable():
-        raise UsageError(reason)
+        raise CrnrError(reason)
     workers = workers or Here(DecoderPool(options.reading.jobs))
     source = open_source(names, options.reading, lister=workers.lister)
+    refuse_other_ending(output)
     with replacing(output) as file:
         reading = options.reading
         of_cache: list[Note] = []

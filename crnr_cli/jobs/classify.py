@@ -49,7 +49,7 @@ def classify(
     if resume and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for_queries(options, gallery_path, progress)
-    source = open_queries(names, gallery, options, workers.lister)
+    source = open_queries(names, gallery, options, workers.lister, gallery_path)
     run = Run.prepare(gallery, source, options)
     if not isinstance(output, Path):
         return _classify_to(_Direct(output), run, workers, progress)
@@ -60,7 +60,7 @@ def classify(
         report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
     if not resume:
         return report
-    text = f"{report.resumed_after} of {format_count(report.n_queries, 'input')} were done by the earlier run"
+    text = f"{report.resumed_after} of {format_count(report.n_queries, 'query')} were done by the earlier run"
     return replace(report, notes=[Note("resumed", text), *report.notes])
 
 
@@ -70,7 +70,7 @@ def _refuse_format(format: str, resume: bool) -> None:
         require_packages("parquet", "--format parquet", "pyarrow")
         if resume:
             raise UsageError(
-                "--resume cannot continue a Parquet file, which is of no use until its end is written; "
+                "--resume cannot continue a Parquet file, which is unreadable until it is complete; "
                 "choose --format csv or jsonl"
             )
 
@@ -103,11 +103,13 @@ def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: 
             failures += batch.failures
         if batch.missing:
             _refuse_too_many(file, total, run.options, batch.first_missing)
+    answered = done.statuses["ok"] + done.statuses["rejected"]
     return ClassifyReport(
         n_queries=total,
         resumed_after=resumed_after,
         statuses=done.statuses,
-        skipped=done.skipped,
+        # Unrelated files among images do not count; but if there is nothing else, they were meant.
+        skipped=done.skipped if answered else total,
         failures=failures[:MAX_FAILURES],
         rejection=run.rejection_rule(),
         notes=run.notes(),
@@ -152,7 +154,7 @@ def _refuse_too_many(
         file.done.skipped,
         total,
         options.max_failure_rate,
-        "input",
+        "query",
         remedy if isinstance(file, Partial) else "",
         fate="no answer",
         latest=": ".join(latest) if latest else None,

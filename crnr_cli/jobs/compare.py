@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from crnr_cli.arrays import Array, take_rows
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import CrnrError, DataError, UsageError
 from crnr_cli.gallery.fit import KnownSamples, copies_note, notes_on_copies, sort_by_class
 from crnr_cli.gallery.gallery import SampleTable
 from crnr_cli.gallery.queries import make_class_chooser
@@ -178,9 +178,8 @@ def compare(
     left_out = [*gallery.left_out, *(test.left_out if test else [])]
     unknown = sorted(set(truths) - set(classes))
     if unknown:
-        notes.append(
-            Note("unknown classes", f"classes not in the gallery, so never right: {', '.join(unknown)}")
-        )
+        text = f"classes that are not in the gallery, so never labelled correctly: {', '.join(unknown)}"
+        notes.append(Note("unknown classes", text))
     numbers = np.concatenate(tested)
     return CompareReport(
         results=_results([m for m in methods if m.name in tallies], tallies, numbers, len(tested)),
@@ -203,7 +202,7 @@ def _choose_methods(options: CompareOptions) -> tuple[list[Method], list[Note]]:
     for method in list(methods):
         if reason := method.why_unavailable():
             if options.methods is not None:
-                raise UsageError(reason)
+                raise CrnrError(reason)
             methods.remove(method)
             notes.append(Note("method", f"left out: {reason}"))
     return methods, notes
@@ -230,10 +229,10 @@ def _read(
         gallery.recipe, test_source, reading, progress, lambda found: truth(found) or found[0]
     )
     if not test.table:
-        raise DataError(f"{', '.join(options.test)}: no usable test sample has a true class")
+        raise DataError(f"{', '.join(options.test)}: no usable query has a true class")
     if not set(test.table.labels) & set(gallery.table.labels):
         raise DataError(
-            f"{', '.join(options.test)}: none of its classes is in the gallery; "
+            f"{', '.join(options.test)}: none of the classes is in the gallery; "
             "put the queries into folders named after the gallery's classes"
         )
     return gallery, test

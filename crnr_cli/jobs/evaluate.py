@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path, PurePath
 
 from crnr_cli.choices import AUTO, ENDINGS
-from crnr_cli.errors import DataError, SampleError, UsageError, refuse_too_many
+from crnr_cli.errors import DataError, NotANumberError, SampleError, UsageError, refuse_too_many
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import LeftOut, Report
@@ -25,7 +25,7 @@ from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read
 from crnr_cli.results.reliability import Reliability, SetScores, measure_reliability, score_sets
 from crnr_cli.results.scores import OpenSet, Scores, is_outsider, score, score_open_set
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.formats import is_table
+from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.label_table import Labels
@@ -135,7 +135,11 @@ def evaluate(
     outsiders = truth.outsiders
     tables = [name for name in names if _has_predictions(name)]
     if tables and len(tables) < len(names):
-        raise UsageError("give predictions CSVs or labelled queries, not both at once")
+        other = next(name for name in names if name not in tables)
+        raise UsageError(
+            f"{tables[0]}: contains predictions, so it cannot be scored with queries such as {other}; give "
+            "one kind of file"
+        )
     if tables:
         _refuse_query_options(options, tables[0])
         refuse_inputs(name for name in tables if name != "-")
@@ -145,7 +149,15 @@ def evaluate(
             rows = _with_truth(rows, options.labels.read())
         return evaluate_rows(mark_outsiders(rows, outsiders), ", ".join(names), reviewed)
     gallery = load_for_queries(options, gallery_path, progress)
-    source = open_queries(names, gallery, options)
+    try:
+        source = open_queries(names, gallery, options, path=gallery_path)
+    except NotANumberError as e:
+        if options.keys != Keys():
+            raise
+        raise DataError(
+            f"{', '.join(names)}: has neither predictions (columns truth and label) nor features; use "
+            "--labels to give the labels of images"
+        ) from e
     strangers = open_outsiders(outsiders, gallery, options) if outsiders else None
     if strangers:
         source = without_outsiders(source, strangers, names)
@@ -177,7 +189,7 @@ def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], 
         without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]
         left_out += [left for left in without if left.is_skipped]
         allowed = run.options.max_failure_rate
-        refuse_too_many(left_out, len(run.source), allowed, "input", fate="no answer")
+        refuse_too_many(left_out, len(run.source), allowed, "query", fate="no answer")
     return rows, copies, left_out
 
 
@@ -200,8 +212,8 @@ def _with_truth(rows: list[Prediction], labels: Labels) -> list[Prediction]:
     found = [row._replace(truth=labels.label_of(row.path)) for row in rows]
     if not any(row.truth for row in found):
         raise DataError(
-            f"{labels.table}: has a label for none of the {format_count(len(rows), 'row')}; --root names the "
-            "folder that its paths are relative to"
+            f"{labels.table}: has a label for none of the {format_count(len(rows), 'row')}; use --root to "
+            "give the folder that its paths are relative to"
         )
     return found
 
@@ -212,8 +224,8 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     count = sum(one is not None for one in found)
     if not count:
         raise DataError(
-            f"{reviewed.file}: has none of the {format_count(len(rows), 'row')}, such as {rows[0].path}; its "
-            "paths are relative to the current folder, so run it where `crnr classify` ran"
+            f"{reviewed.file}: has none of the {format_count(len(rows), 'row')}, such as {rows[0].path}; "
+            "paths are relative to the current folder, so run the command where `crnr classify` ran"
         )
     pairs = zip(rows, found, strict=True)
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
@@ -257,8 +269,12 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
         "--strict or --max-failure-rate": None if options.max_failure_rate == 1 else options.max_failure_rate,
     }
     for option, value in given.items():
-        if value is not None:
-            raise UsageError(f"{option} is for queries to classify now, but {table} already has answers")
+        if value is None:
+            continue
+        remedy = "leave it out"
+        if option in ("--reject", "--min-probability", "--sets"):
+            remedy = f"run `crnr classify {option} {value:g}` first"
+        raise UsageError(f"{option} has no effect on the existing predictions in {table}; {remedy}")
 
 
 def evaluate_rows(
@@ -277,7 +293,7 @@ def evaluate_rows(
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
-            f"{name}: no row has a true class to compare with; put the queries into folders "
+            f"{name}: no query has a true class; put the queries into folders "
             "named after the gallery's classes, or give --labels or --corrections"
         )
     known = [(row.truth, row.label if has_answer(row) else None) for row in rows if row.truth]
@@ -311,7 +327,7 @@ def _read(name: str) -> list[Prediction]:
         stat_or_none(name)  # reports a closed folder or a name that is too long
         return read_answers(Path(name))
     if sys.stdin is None:
-        raise DataError("-: stdin is closed; give it a predictions CSV")
+        raise DataError("-: stdin is closed; give it a predictions file")
     return parse_stream(sys.stdin.buffer, "stdin")
 
 
@@ -327,7 +343,9 @@ def without_outsiders(source: Source, outsiders: Source, names: Sequence[str]) -
     places = set(map(normalize_path, outsiders.names()))
     rest = source.filter(lambda name, stamp, candidates: normalize_path(name) not in places)
     if not len(rest):
-        raise UsageError(f"--outsiders: everything in {', '.join(names)} would be an outsider")
+        raise UsageError(
+            f"--outsiders: all queries in {', '.join(names)} would be outsiders; give other queries too"
+        )
     return rest
 
 
@@ -347,9 +365,9 @@ def mark_outsiders(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Pr
         found = [row.path != "" and f"{normalize_path(row.path)}{os.sep}".startswith(inside) for row in rows]
         if not any(found):
             raise DataError(
-                f"{folder}: none of the {format_count(len(rows), 'row')} is of a file there; paths "
+                f"{folder}: contains no file of the {format_count(len(rows), 'row')}; paths "
                 "are relative "
-                "to the current folder, so run it where `crnr classify` ran"
+                "to the current folder, so run the command where `crnr classify` ran"
             )
         rows = [row._replace(truth=UNKNOWN) if is_in else row for row, is_in in zip(rows, found, strict=True)]
     return rows

@@ -32,7 +32,6 @@ from crnr_cli.results.decision import margins
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.names import stat_or_none
-from crnr_cli.wording import format_count
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -174,7 +173,7 @@ def explain(
     query: str, gallery_path: Path, options: QueryOptions, against: str | None = None
 ) -> ExplainReport:
     gallery = load_for_queries(options, gallery_path)
-    return explain_query(open_query(query, gallery, options), gallery, options, against)
+    return explain_query(open_query(query, gallery, options, gallery_path), gallery, options, against)
 
 
 def explain_query(
@@ -205,22 +204,21 @@ def _other_method(name: str, method: Method) -> Method:
     return make_method(name, {key: given[key] for key in common if key in given and key in known})
 
 
-def open_query(name: str, gallery: FittedGallery, options: QueryOptions) -> Query:
+def open_query(
+    name: str, gallery: FittedGallery, options: QueryOptions, gallery_path: Path | str = "the gallery"
+) -> Query:
     """Return an image, or a row of a feature file such as queries.h5#3."""
     named = _ROW.fullmatch(name)
     path, row = name, None
     if named and stat_or_none(name) is None and is_table(named["path"]):
         path, row = named["path"], int(named["row"])
-    source = open_queries([path], gallery, options)
+    source = open_queries([path], gallery, options, path=gallery_path)
     if row is None and len(source) > 1:
-        example = f"{path}#0" if source.n_features is not None else "an image"
-        raise UsageError(
-            f"{path}: has {format_count(len(source), 'query')}, but explain takes one, such as {example}"
-        )
+        is_row = source.n_features is not None
+        what, example = ("row", f"{path}#0") if is_row else ("image", source.names((0, 1))[0])
+        raise UsageError(f"{path}: explain takes one {what}, such as {example}")
     if row is not None and row >= len(source):
-        raise UsageError(
-            f"{path}: has no row {row}: it has {format_count(len(source), 'row')}, counted from 0"
-        )
+        raise UsageError(f"{path}: has no row {row}; choose one from 0 to {len(source) - 1}")
     return Query(name, source, row or 0)
 
 

@@ -64,7 +64,7 @@ def extract(
             reading.on_notes(notes)
         report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
     if report.gone:
-        text = f"no longer in the source, but kept in {path}: {format_count(report.gone, 'sample')}"
+        text = f"no longer in the source, but kept in {path}: {format_count(report.gone, 'row')}"
         notes.append(Note("gone", text))
     return replace(report, notes=notes + report.notes)
 
@@ -81,27 +81,27 @@ def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Rec
     recipe = restore_recipe(old.path, old.origins.recipe, old.n_features)
     if source.kind != recipe.kind:
         raise DataError(
-            f"{old.path}: was extracted from {kind_in_words(recipe.kind)}, but these are "
-            f"{kind_in_words(source.kind)}"
+            f"{old.path}: was extracted from {kind_in_words(recipe.kind)}, but the source contains "
+            f"{kind_in_words(source.kind)}; write to another file"
         )
     if source.n_features is not None:
         known = recipe_of(source)
         extractor = known.extractor if known else None
         if not is_same(recipe.extractor, extractor):
             raise DataError(
-                f"{old.path}: was extracted in another way than these: "
+                f"{old.path}: its features come from another extractor than chosen now: "
                 f"{describe_difference(recipe.extractor, extractor)}; write to another file"
             )
         if source.n_features != recipe.n_inputs:
             raise DataError(
-                f"{old.path}: {format_count(recipe.n_inputs, 'number')} per sample, but these have "
+                f"{old.path}: {format_count(recipe.n_inputs, 'feature')} per row, but the source has "
                 f"{source.n_features}; write to another file"
             )
     if model is None:
         return recipe
     moved = recipe.extractor and recipe.extractor.moved_to(model)
     if moved is None:
-        raise UsageError(f"--extractor: {old.path} was extracted without a network; leave it out")
+        raise UsageError(f"--extractor: {old.path} was extracted without a network; leave the option out")
     return replace(recipe, extractor=moved)
 
 

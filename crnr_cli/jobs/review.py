@@ -71,7 +71,7 @@ def review(
 
 def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
     """Return the answers with their numbers, each file once, without unrelated files."""
-    require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
+    require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
     rows: dict[str, tuple[int, Prediction]] = {}
     for number, row in enumerate(read_predictions(table)):
         if not row.path:
@@ -163,8 +163,8 @@ def limit_note(report: ReviewReport) -> str:
     if shown == report.total:
         return ""
     return (
-        f"{shown} of {format_count(report.total, 'answer')} are on the page, the most doubtful ones; "
-        "--limit changes how many"
+        f"{shown} of {format_count(report.total, 'answer')} are on the page, the most doubtful first; "
+        "--limit shows more"
     )
 
 

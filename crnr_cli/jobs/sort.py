@@ -107,7 +107,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
 
 def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
     """Return the rows of inputs, each with a folder that may replace its label, and the number of others."""
-    require_file(table, "give a CSV written by `crnr classify`", *NO_REGULAR_FILE)
+    require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
     rows = read_answers(table)
     if not rows:
         raise DataError(f"{table}: has no rows")
@@ -155,7 +155,7 @@ def _look_up_files(
     for number, (row, special) in enumerate(rows, 1):
         found = named.find(row.path)
         if found.source and (place := path_key(found.source)) in seen:
-            found = found._replace(reason="the CSV names it twice")
+            found = found._replace(reason="the predictions file names it twice")
         elif found.source:
             seen.add(place)
         files.append(_File(row, template.target(row, special), found))
@@ -272,8 +272,8 @@ def _nothing_found_error(table: Path, files: Sequence[_File]) -> DataError:
         return DataError(f"{table}: names no images")
     first = files[0]
     return DataError(
-        f"{table}: none of its files can be sorted; {first.row.path}: {first.found.reason}; paths are "
-        "relative to the current folder, so run it where `crnr classify` ran"
+        f"{table}: none of the files can be sorted; {first.row.path}: {first.found.reason}; paths are "
+        "relative to the current folder, so run the command where `crnr classify` ran"
     )
 
 
@@ -325,7 +325,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
             if done.how == "move" and Place(entry.source).status() is None:
                 reason = "there is no such file"
         except FileExistsError:
-            reason = f"there is another file at {entry.source}, and nothing is overwritten"
+            reason = f"there is another file at {entry.source}, which crnr does not overwrite"
         except (OSError, OutputError) as e:
             reason = str(e) if isinstance(e, OutputError) else os.strerror(e.errno or 0)
         if reason:
@@ -356,7 +356,7 @@ def _remove_target(entry: SortEntry, how: str, target: Place, report: UnsortRepo
     if not is_in_place(entry, how, target):
         return "has changed since it was sorted"
     if how == "copy" and Place(entry.source).status() is None:
-        return f"there is no {entry.source} any more, so that this may be the last copy"
+        return f"{entry.source} is gone, so this may be the last copy"
     target.remove()
     report.undone += 1
     return None

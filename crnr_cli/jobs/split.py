@@ -165,9 +165,7 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
     """Divide the images of every class. The same command continues a stopped run."""
     source = open_source(names, options)
     if not isinstance(source, Images):
-        raise UsageError(
-            "only images can be split; for feature files, `crnr compare --holdout 0.3` holds a part back"
-        )
+        raise UsageError("split takes images only; for feature files, use `crnr compare --holdout 0.3`")
     _refuse_overlap(source, options)
     report = SplitReport(options.how, notes=[Note("source", text) for text in source.notes()])
     files = _list_files(source, options, report)
@@ -339,7 +337,7 @@ def _targets_in_place(
                 )
             if not is_in_place(_entry(wanted[target], target), how, tree.place(target)):
                 raise OutputError(
-                    f"{path}: is there already, and not as this split would put it; choose an empty folder"
+                    f"{path}: exists already, and differs from this split; choose an empty folder"
                 )
             found.add(target)
     return found
@@ -383,9 +381,12 @@ def _locked_folder(folder: Path) -> Iterator[Tree]:
 
 def _nothing_to_split_error(source: Images, report: SplitReport) -> DataError:
     if not report.left_out:
-        return DataError(f"nothing to do: none of the {format_count(len(source), 'file')} is an image")
+        return DataError(
+            f"none of the {format_count(len(source), 'file')} is an image; give a folder with one folder of "
+            "images per class"
+        )
     first = report.left_out[0]
     return DataError(
-        f"nothing to do: no image has a class; {first.path}: {first.reason}; give a folder with one folder "
-        "per class, or a table with --labels"
+        f"no image has a class: {first.path}: {first.reason}; give a folder with one folder of images per "
+        "class, or a label table with --labels"
     )

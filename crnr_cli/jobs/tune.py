@@ -16,6 +16,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, UsageError
+from crnr_cli.gallery.file import refuse_other_ending
 from crnr_cli.gallery.fit import BuildReport, make_gallery, notes_on_copies, sort_by_class, write_gallery
 from crnr_cli.gallery.reading import Grid, extractors_for_grid
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
@@ -143,6 +144,8 @@ def tune(
     started = time.perf_counter()
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
     source = open_source(names, options.reading)
+    if output:
+        refuse_other_ending(output)
     read = read_raw_by_all(source, options.reading, progress, options.grids())
     report = tune_samples(read, options, progress, workers)
     return replace(report, built=_build(read, report, options, output, started) if output else None)
@@ -314,11 +317,11 @@ def _fold_of(class_index: Array, is_tested: Array, copies: Array, wanted: int) -
 def _fold_count(class_index: Array, wanted: int) -> int:
     largest = int(np.bincount(class_index).max())
     if len(np.unique(class_index)) < 2:
-        raise DataError("only one class: there is nothing to tune; add samples of other classes")
+        raise DataError("only one class: there is nothing to tune; add examples of other classes")
     if largest < 2:
         raise DataError(
-            "every class has only one sample, apart from copies: tune holds samples out, so that "
-            "it needs two per class"
+            "every class has only one example, apart from copies: tune holds examples out, so it needs two "
+            "per class"
         )
     return min(wanted, largest)
 
@@ -339,8 +342,8 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[
     needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
     memory.require_memory(
         needed,
-        f"tuning on {format_count(n, 'sample')} of {format_count(d, 'number')}",
-        "use a smaller --size or fewer samples",
+        f"tuning on {format_count(n, 'example')} with {format_count(d, 'feature')} each",
+        "use a smaller --size or fewer examples",
     )
 
 

@@ -90,6 +90,7 @@ def add(
                     f"{path}; name the class of its images with --class NAME"
                 )
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
+        refuse_mismatch(source, gallery.recipe, path)
         read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress)
         new = read
         if corrections:
@@ -146,17 +147,17 @@ def rename(
         exists = label in spellings.known
         if exists and not merge:
             raise DataError(
-                f"{path}: has a class {new} already; to put the samples of {old} into it, add --merge"
+                f"{path}: has a class {new} already; to put the examples of {old} into it, add --merge"
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
         labels = [label if one == known else one for one in samples.table.labels]
-        count = format_count(sum(one == known for one in samples.table.labels), "sample")
+        count = format_count(sum(one == known for one in samples.table.labels), "example")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
         return replace(samples, table=replace(samples.table, labels=labels), notes=[Note("renamed", text)])
 
     if class_key(old) == class_key(new):
-        raise UsageError(f"the class is called {old} already; give it another name")
+        raise UsageError(f"the class is called {old} already; give another name")
     return _rewrite(path, change, progress=progress)
 
 
@@ -178,7 +179,7 @@ def update(
         lister = workers.lister if workers else None
         source = open_source(names, reading, lister=lister).with_classes(gallery.classes)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
-        refuse_mismatch(source, gallery.recipe)
+        refuse_mismatch(source, gallery.recipe, path)
         if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
             _refuse_another_source(path, old.table, source)
         read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress, workers)
@@ -197,9 +198,9 @@ def update(
         require_samples(listed, read.left_out)
         chosen = _choose(old, read, listed)
         emptied = sorted(set(gallery.classes) - set(chosen.table.labels))
-        notes = [Note("emptied class", f"class {name}: no samples remain, removed") for name in emptied]
+        notes = [Note("emptied class", f"class {name}: no examples remain, removed") for name in emptied]
         if kept:
-            text = f"{format_count(kept, 'sample')} kept as before, as the files cannot be read now"
+            text = f"{format_count(kept, 'example')} kept as before, because the files cannot be read now"
             notes.append(Note("kept", text))
         notes += _note_new_classes(read.table, gallery.classes)
         return replace(chosen, notes=read.notes + notes)
@@ -225,8 +226,8 @@ def _rewrite(
         learnt = [step.describe() for step in gallery.recipe.steps if step.learns]
         if learnt and (changes.added or changes.changed):
             text = (
-                f"{', '.join(learnt)}: still fitted to the old samples; "
-                "to fit to all samples, build the gallery again from all its sources"
+                f"{', '.join(learnt)}: still fitted to the old examples; "
+                "to fit them to all examples, build the gallery again from all its sources"
             )
             notes = [*notes, Note("kept steps", text)]
         calibrated, label_type = gallery.calibration is not None, gallery.label_type
@@ -262,7 +263,7 @@ def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
         if label not in known:
             by_class.setdefault(label, []).append(name)
     return [
-        Note("new class", f"class {label} is new: {format_count(len(names), 'sample')}, such as {names[0]}")
+        Note("new class", f"class {label} is new: {format_count(len(names), 'example')}, such as {names[0]}")
         for label, names in by_class.items()
     ]
 
@@ -276,7 +277,7 @@ def _note_duplicates(kept: SampleTable, added: SampleTable) -> list[Note]:
         return []
     first = again[0]
     text = (
-        f"{len(again)} of {format_count(len(added), 'added sample')} {is_or_are(len(again))} now in "
+        f"{len(again)} of {format_count(len(added), 'added example')} {is_or_are(len(again))} now in "
         "the gallery twice: "
         f"{added.names[first]} is the same as "
         f"{names[contents[first]]}; `crnr remove --sample` removes one"
@@ -289,9 +290,9 @@ def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None
     contents = {(class_key(label), sha256) for _, label, sha256 in source.read_contents()}
     if contents.isdisjoint((class_key(label), sha256) for label, sha256 in contents_of(old)):
         raise DataError(
-            f"{path}: none of its {format_count(len(old), 'sample')}, such as {old.names[0]}, is in "
+            f"{path}: none of its {format_count(len(old), 'example')}, such as {old.names[0]}, is in "
             "the source; "
-            "name its sources as when it was built, or build without --update to replace it"
+            "name the sources that it was built from, or build without --update to replace it"
         )
 
 
@@ -328,7 +329,6 @@ def _read_changed_samples(
 
     Names and classes get the gallery's spelling; `spellings` learns new names.
     """
-    refuse_mismatch(source, gallery.recipe)
     classes = Spellings(gallery.classes)
     suspects = source.filter(_may_have_changed(known, old.table, spellings, classes, reading.label))
     if not len(suspects):
@@ -378,9 +378,7 @@ def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
                 "can be added, so classify images instead"
             )
     if not wanted:
-        raise DataError(
-            f"{corrections.file}: nothing to add, as all reviewed files belong to none of the classes"
-        )
+        raise DataError(f"{corrections.file}: nothing to add, because no reviewed file belongs to a class")
     source = list_named_images([one.path for one in wanted])
     refuse_mentioned(source.names())
     files = []
@@ -416,7 +414,7 @@ def find_copies(fresh: SampleTable, old: SampleTable) -> tuple[set[int], list[No
     n = len(copies)
     files = format_count(n, "reviewed file")
     text = (
-        f"{files} {has_or_have(n)} the content of a sample and {is_or_are(n)} not added: "
+        f"{files} {has_or_have(n)} the content of an example and {is_or_are(n)} not added: "
         f"{next(iter(copies.values()))}"
     )
     return set(copies), [Note("reviewed copies", text)]

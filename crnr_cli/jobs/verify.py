@@ -39,7 +39,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     if not against:
         return report
     source = open_source(against, options).with_classes(gallery.classes)
-    refuse_mismatch(source, gallery.recipe)
+    refuse_mismatch(source, gallery.recipe, path)
     found = list(source.read_contents())
     contents = {(class_key(label), sha256) for _, label, sha256 in found}
     unclassed = {sha256 for _, label, sha256 in found if not label}

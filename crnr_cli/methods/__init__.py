@@ -40,6 +40,9 @@ __all__ = [
     "parse_parameter",
 ]
 
+# The options of parameters that are not named like them.
+_OPTIONS = {"weight": "--crc-weight"}
+
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
@@ -86,16 +89,26 @@ def default_parameters(name: str) -> dict[str, Any]:
 
 def parse_parameter(name: str, parameter: str, text: str) -> object:
     """Return the value of a parameter from text, in the type of its default."""
-    _refuse_unknown(name, parameter)
+    known = default_parameters(name)
+    if parameter not in known:
+        has = f"its parameters are {', '.join(known)}" if known else "it has none"
+        raise UsageError(f"--set {name}.{parameter}: method {name} has no parameter {parameter}; {has}")
     kind = type(default_parameters(name)[parameter])
     try:
         return kind(text)
     except ValueError as e:
         what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"{name}.{parameter}: {text!r} is not {what}") from e
+        raise UsageError(f"--set {name}.{parameter}: {text!r} is not {what}") from e
 
 
 def _refuse_unknown(name: str, parameter: str) -> None:
+    """Raise UsageError if the method has no such parameter, and name the methods that do."""
     known = default_parameters(name)
-    if parameter not in known:
-        raise UsageError(f"{name} has no parameter {parameter}; it has {', '.join(known) or 'none'}")
+    if parameter in known:
+        return
+    owners = [other for other in METHODS if parameter in default_parameters(other)]
+    if owners:
+        option = _OPTIONS.get(parameter, f"--{parameter}")
+        raise UsageError(f"{option} does not apply to --method {name}; it belongs to {', '.join(owners)}")
+    has = f"its parameters are {', '.join(known)}" if known else "it has none"
+    raise UsageError(f"method {name} has no parameter {parameter}; {has}")

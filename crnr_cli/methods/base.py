@@ -237,7 +237,7 @@ class Method(ABC):
 
     def _require(self, is_valid: bool, rule: str) -> None:
         if not is_valid:
-            raise UsageError(f"{self.name}: {rule}")
+            raise UsageError(f"method {self.name}: {rule}")
 
     def _require_above_0(self, *parameters: str) -> None:
         for name in parameters:
@@ -292,8 +292,8 @@ def fit_method(method: Method, samples: Samples) -> State:
     n, d = samples.vectors.shape
     memory.require_memory(
         fit_bytes(method, samples),
-        f"fitting {method.name} to {format_count(n, 'sample')} of dimension {d}",
-        f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer samples",
+        f"fitting method {method.name} to {format_count(n, 'example')} with vectors of length {d}",
+        f"use {'--neighbors, ' if method.supports_neighbors else ''}--pca or fewer examples",
     )
     try:
         with np.errstate(all="ignore"):  # overflow leads to infinite residuals, which are found later
@@ -307,7 +307,7 @@ def fit_method(method: Method, samples: Samples) -> State:
     except np.linalg.LinAlgError as e:
         given = ", ".join(f"{name} {value}" for name, value in method.parameters.items())
         raise DataError(
-            f"{method.name} cannot be fitted to these samples with {given}: "
+            f"method {method.name} cannot be fitted to these examples with {given}: "
             "the matrix to invert is singular; choose less extreme parameters"
         ) from e
 

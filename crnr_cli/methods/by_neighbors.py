@@ -61,15 +61,13 @@ def check_search(name: str, neighbors: object, index: object) -> None:
     """Raise UsageError if the method cannot have these search parameters."""
     if not isinstance(neighbors, Integral) or not 0 <= int(neighbors) <= _MOST:
         raise UsageError(
-            f"{name}: neighbors must be a whole number from 0, for all samples, to {_MOST}, not {neighbors!r}"
+            f"method {name}: neighbors must be a whole number from 0 (all examples) to {_MOST}, "
+            f"not {neighbors!r}"
         )
     if not isinstance(index, str) or index not in indexes.INDEXES:
-        raise UsageError(f"{name}: index must be {' or '.join(indexes.INDEXES)}, not {index!r}")
+        raise UsageError(f"method {name}: index must be {' or '.join(indexes.INDEXES)}, not {index!r}")
     if index != "exact" and not neighbors:
-        raise UsageError(
-            f"{name}: index {index} finds nearest samples, so that it needs their number; "
-            "give it with --neighbors"
-        )
+        raise UsageError(f"--index {index} needs --neighbors K, the number of nearest examples to use")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +152,8 @@ class Neighbors(CodingMethod):
         n, d = samples.vectors.shape
         memory.require_memory(
             indexes.index_bytes(self.index, n, d),
-            f"making the index {self.index} of {format_count(n, 'sample')} of dimension {d}",
-            "use --index exact, --pca or fewer samples",
+            f"making --index {self.index} of {format_count(n, 'example')} with vectors of length {d}",
+            "use --index exact, --pca or fewer examples",
         )
 
         def label_by_neighbors(probes: Array, places: Array) -> Array:
@@ -229,7 +227,7 @@ def _neighborhoods(samples: Samples, queries: Array, places: Array) -> Iterator[
         batch = slice(start, start + step)
         near = Neighborhoods.of(X, Y[:, batch], places[batch], classes)
         if not np.isfinite(near.gram).all():
-            raise GalleryError("the gallery has vectors that are not finite; build it again")
+            raise GalleryError("the gallery has vectors that are not finite; build the gallery again")
         yield batch, near
 
 

@@ -112,7 +112,7 @@ def hold_out_share(class_index: Array, share: float, rng: np.random.Generator, c
             is_held[contents[0]] = False
     held: Array = is_held[turns.content_of]
     if not held.any():
-        raise UsageError(f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test")
+        raise UsageError(f"--holdout {share:g} leaves no example to test with; hold out more, or give --test")
     return held
 
 
@@ -229,7 +229,7 @@ def held_out_residuals(
 
     needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
     memory.require_memory(
-        needed + result_bytes, "holding samples out of the gallery", "use --pca or fewer samples"
+        needed + result_bytes, "holding examples out of the gallery", "use --pca or fewer examples"
     )
     threads = min(pieces_at_once(jobs), memory.room_for(needed))
     held = fold_of[(fold_of >= 0) & is_tested]

@@ -57,7 +57,7 @@ class Src(LocalMethod):
     def _warn_unconverged(self, code: lasso.LassoCode) -> None:
         if unconverged := int((code.gap > code.tol).sum()):
             advice = (
-                f"src stopped after {format_count(self.iterations, 'iteration')}; "
+                f"method src stopped after {format_count(self.iterations, 'iteration')}; "
                 "build with a higher --iterations or --tol"
             )
             warnings.warn(NotConverged(unconverged, advice), stacklevel=3)

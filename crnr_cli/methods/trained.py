@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import CrnrError, DataError, why_missing
 from crnr_cli.methods.base import Method, Samples, State
 
 _SMALLEST_C = 1e-12
@@ -30,29 +29,28 @@ class Trained(Method):
         self._require(self.c >= _SMALLEST_C, f"c must be at least {_SMALLEST_C:g}, not {self.c:g}")
 
     def why_unavailable(self) -> str | None:
-        if find_spec("sklearn") is None:
-            return f"{self.name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
-        return None
+        return why_missing("baselines", f"method {self.name}", "sklearn")
 
     @abstractmethod
     def make_classifier(self) -> Any:
         """Return the scikit-learn estimator, not fitted yet."""
 
     def fit(self, samples: Samples) -> State:
-        reason = self.why_unavailable()
-        if reason:
-            raise UsageError(reason)
+        if reason := self.why_unavailable():
+            raise CrnrError(reason)
         from sklearn.exceptions import ConvergenceWarning
 
         if samples.n_classes < 2:
-            raise DataError(f"{self.name} needs two or more classes, but the gallery has only one")
+            raise DataError(f"method {self.name} needs two or more classes, but the gallery has only one")
         classifier = self.make_classifier()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", ConvergenceWarning)
                 classifier.fit(samples.vectors.astype(np.float64), samples.class_index)
         except ConvergenceWarning as e:
-            raise DataError(f"{self.name} did not converge at c = {self.c:g}; choose a smaller c") from e
+            raise DataError(
+                f"method {self.name} did not converge at c = {self.c:g}; choose a smaller --c"
+            ) from e
         weights, offsets = classifier.coef_, classifier.intercept_
         if samples.n_classes == 2:  # scikit-learn has one score for both, above 0 for the second class
             weights, offsets = np.vstack([-weights, weights]), np.concatenate([-offsets, offsets])

@@ -223,7 +223,8 @@ def other_models() -> list[Path]:
         found = sorted(folder.iterdir()) if is_folder(folder) else []
     except OSError as e:
         raise DataError(
-            f"{folder}: cannot read this folder of models ({e.strerror}); choose another one with CRNR_MODELS"
+            f"{folder}: cannot read this folder of networks ({e.strerror}); choose another one with "
+            "CRNR_MODELS"
         ) from e
     return [path for path in found if path.suffix in _ENDINGS and is_file(path) and path not in known]
 
@@ -235,13 +236,13 @@ def find_model(name: Path) -> Path:
     if model := MODELS.get(name.name):
         if is_file(model_path(model)):
             return model_path(model)
-        raise DataError(f"{model.name}: not on this machine yet; {how_to_get(model)}")
+        raise DataError(f"{model.name}: not installed; {how_to_get(model)}")
     for other in other_models():
         if other.stem == name.name:
             return other
     raise DataError(
-        f"{name}: no such file, and no known model; --extractor takes gradients, pixels, the path of an ONNX "
-        "model, or a name that `crnr model list` shows"
+        f"{name}: no such file, and no known network; give gradients, pixels, the path of an ONNX model, "
+        "or a name that `crnr model list` shows"
     )
 
 

@@ -16,7 +16,7 @@ from crnr_cli.wording import format_count
 
 _LARGEST_FILE = 2**20  # bytes; a classifier's config contains the names of its classes
 _ONNX_FOLDER = "onnx"  # of a Hugging Face repository, whose top folder has the other files
-_REMEDY = "restore or remove it, or choose --extractor-preset, which counts more than this file"
+_REMEDY = "restore or remove this file, or choose --extractor-preset, which overrides it"
 _LARGEST_SIDE = 4096  # of the images for a network
 _LARGEST = 1e6
 _LONGEST_SHOWN = 40  # characters
@@ -79,14 +79,14 @@ def short_repr(value: Any) -> str:
 def require_number(value: Any, name: str) -> float:
     """Return a number of moderate size; ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
-        raise ValueError(f"its {name} is {short_repr(value)}")
+        raise ValueError(f"{name} is {short_repr(value)}")
     return float(value)
 
 
 def require_share(value: Any, name: str) -> float:
     found = require_number(value, name)
     if not 0 < found <= 1:
-        raise ValueError(f"its {name} is {short_repr(value)}, not between 0 and 1")
+        raise ValueError(f"{name} is {short_repr(value)}, not between 0 and 1")
     return found
 
 
@@ -94,9 +94,7 @@ def require_side(value: Any, name: str) -> int:
     """Return a number of pixels."""
     found = require_number(value, name)
     if found != int(found) or not 1 <= found <= _LARGEST_SIDE:
-        raise ValueError(
-            f"its {name} is {short_repr(value)}, not a number of pixels from 1 to {_LARGEST_SIDE}"
-        )
+        raise ValueError(f"{name} is {short_repr(value)}, not a number of pixels from 1 to {_LARGEST_SIDE}")
     return int(found)
 
 
@@ -104,7 +102,7 @@ def require_per_channel(value: Any, name: str) -> tuple[float, ...]:
     """Return one number, or three."""
     values = value if isinstance(value, list) else [value]
     if len(values) not in (1, 3):
-        raise ValueError(f"its {name} is {short_repr(value)}, not one number or three")
+        raise ValueError(f"{name} is {short_repr(value)}, not one number or three")
     return tuple(require_number(each, name) for each in values)
 
 
@@ -113,10 +111,10 @@ def mean_and_std(
 ) -> dict[str, Any]:
     """Return mean and std for pixels from 0 to 255 that are normalized after pixel * factor - offset."""
     if factor == 0 or 0 in std:
-        raise ValueError("it divides by 0")
+        raise ValueError("the preparation divides by 0")
     means, stds = tuple((m + offset) / factor for m in mean), tuple(s / factor for s in std)
     if not all(abs(value) <= _LARGEST for value in (*means, *stds)) or 0 in stds:
-        raise ValueError("its mean or std is out of range")
+        raise ValueError("mean or std is out of range")
     return {"mean": means, "std": stds}
 
 

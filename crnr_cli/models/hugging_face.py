@@ -114,15 +114,15 @@ def _kind(content: Mapping[str, Any]) -> str:
 def _fault(kind: str, values: Mapping[str, Any]) -> str | None:
     """Return why the whole file cannot be used, or None."""
     if kind in _OTHERS:
-        return f"crnr cannot prepare images as its image processor {kind} does"
+        return f"crnr cannot prepare images as the image processor {kind} does"
     known = {*_FOLLOWED, *_HARMLESS, *_SWITCHES}
     switches = [name for name in values if name.startswith("do_") or name in _SWITCHES]
     if odd := [name for name in switches if not isinstance(values[name], bool)]:
-        return f"its {short_repr(odd[0])} is {short_repr(values[odd[0]])}, neither true nor false"
+        return f"{short_repr(odd[0])} is {short_repr(values[odd[0]])}, neither true nor false"
     if asked := [name for name in switches if values[name] and name not in known]:
-        return f"it asks for {short_repr(asked[0])}, which crnr cannot do"
+        return f"the file requires {short_repr(asked[0])}, which crnr cannot do"
     if varying := [name for name in _SIZES_VARY if values.get(name)]:
-        return f"it has {varying[0]}: images keep their own shapes, but crnr needs the same size for all"
+        return f"with {varying[0]}, images keep their own shapes, but crnr needs the same size for all"
     return None
 
 
@@ -132,9 +132,9 @@ def _is_on(values: Mapping[str, Any], name: str) -> bool:
 
 def _filter(number: Any) -> str:
     if number is None:
-        raise ValueError("it has no resample")
+        raise ValueError("resample is missing")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(FILTERS):
-        raise ValueError(f"its resample is {short_repr(number)}, not a number of a filter")
+        raise ValueError(f"resample is {short_repr(number)}, not a number of a filter")
     return FILTERS[number]
 
 
@@ -149,7 +149,7 @@ def _read_scale(values: Mapping[str, Any]) -> dict[str, Any]:
     if _is_on(values, "do_normalize"):
         for name in ("image_mean", "image_std"):
             if name not in values:
-                raise ValueError(f"it has no {name}")
+                raise ValueError(f"{name} is missing")
         mean = require_per_channel(values["image_mean"], "image_mean")
         std = require_per_channel(values["image_std"], "image_std")
     if _is_on(values, "include_top"):  # EfficientNet divides by its image_std once more, normalized or not
@@ -166,7 +166,7 @@ def _widen(values: tuple[float, ...], count: int) -> tuple[float, ...]:
 def _read_geometry(kind: str, values: Mapping[str, Any], found: FoundSettings) -> None:
     """Store size and crop, or their faults, in `found`."""
     if not _is_on(values, "do_resize"):
-        fault = "it does not resize images, but crnr needs the same size for all"
+        fault = "images are not resized, but crnr needs the same size for all"
         found.faults |= {"size": fault, "crop": fault}
         return
     try:
@@ -184,7 +184,7 @@ def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, 
     """Return the length of the shorter side, and width and height if images are squeezed."""
     size = values.get("size")
     if size is None:
-        raise ValueError("it has no size")
+        raise ValueError("size is missing")
     if not isinstance(size, dict):
         squeezes = values.get("default_to_square", True) is True
         size = {"height": size, "width": size} if squeezes else {"shortest_edge": size}
@@ -195,7 +195,7 @@ def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, 
     elif given == {"shortest_edge"}:
         both, edge = None, require_side(size["shortest_edge"], "size")
     else:
-        raise ValueError(f"its size is given by {' and '.join(map(short_repr, sorted(given))) or 'nothing'}")
+        raise ValueError(f"size is given by {' and '.join(map(short_repr, sorted(given))) or 'nothing'}")
     if "crop_pct" not in values:
         return edge, both
     enlarged = int(edge / require_share(values["crop_pct"], "crop_pct"))
@@ -203,7 +203,7 @@ def _read_resize(kind: str, values: Mapping[str, Any]) -> tuple[int, tuple[int, 
         return (enlarged, None) if edge < _NEVER_CROPPED_FROM else (edge, (edge, edge))
     if kind == "PoolFormer" and len(set(both or (edge,))) == 1:
         return enlarged, None
-    raise ValueError("its crop_pct is one that crnr cannot follow")
+    raise ValueError("crnr cannot follow this crop_pct")
 
 
 def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -221,24 +221,24 @@ def _target(kind: str, values: Mapping[str, Any]) -> tuple[int, int] | None:
 def _crop(edge: int, both: tuple[int, int] | None, target: tuple[int, int] | None) -> float:
     if target is None:
         if both is None:
-            raise ValueError(f"it makes the shorter side {edge} pixels long and cuts nothing off")
+            raise ValueError(f"the shorter side becomes {edge} pixels long, and nothing is cut off")
         return 0.0
     text = f"{target[0]}x{target[1]}"
     if both is not None:
         if both != target:
             squeezed = f"{both[0]}x{both[1]}"
             raise ValueError(
-                f"it squeezes images to {squeezed} and then cuts out {text}, which crnr cannot do"
+                f"images are squeezed to {squeezed} and then cut to {text}, which crnr cannot do"
             )
         return 0.0
     if target[0] != target[1]:
-        raise ValueError(f"it cuts out {text}, not a square, which crnr cannot do")
+        raise ValueError(f"images are cut to {text}, not to a square, which crnr cannot do")
     if target[0] > edge:
-        raise ValueError(f"it cuts {text} out of {edge} pixels, with black around them, which crnr cannot do")
+        raise ValueError(f"{text} is cut out of {edge} pixels, with black around them, which crnr cannot do")
     return target[0] / edge
 
 
 def _sides(size: Mapping[str, Any], name: str) -> tuple[int, int]:
     if not {"height", "width"} <= set(size):
-        raise ValueError(f"its {name} is {short_repr(dict(size))}, not height and width")
+        raise ValueError(f"{name} is {short_repr(dict(size))}, not height and width")
     return require_side(size["width"], name), require_side(size["height"], name)

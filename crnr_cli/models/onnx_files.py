@@ -12,6 +12,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.system.outputs import refuse_inputs
 
 VARINT, EIGHT_BYTES, MESSAGE, FOUR_BYTES = 0, 1, 2, 5  # how a field is stored; texts like messages
+EXPORT_REMEDY = "export the network to ONNX first (see docs/reference/networks.md)"
 _LONGEST_TEXT = 2**16  # bytes
 # A large model may have a weights file next to it, with one of these endings.
 _COMPANIONS = (".data", "_data")
@@ -44,7 +45,7 @@ class Field(NamedTuple):
 
 def read_text(file: BinaryIO, field: Field) -> str:
     if field.end - field.start > _LONGEST_TEXT:
-        raise ValueError("a text in it is too long")
+        raise ValueError("a text is too long")
     file.seek(field.start)
     return file.read(field.end - field.start).decode("utf-8", "surrogateescape")
 
@@ -104,7 +105,7 @@ def model_hash(path: Path) -> ModelHash:
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except ValueError as e:
-        raise DataError(f"{path}: not an ONNX model ({e})") from e
+        raise DataError(f"{path}: not an ONNX model; {EXPORT_REMEDY}") from e
     others = [str(file) for file in named if file not in companions]
     return ModelHash(complete.hexdigest(), early.hexdigest(), others)
 
@@ -124,13 +125,11 @@ def external_files(path: Path) -> list[str]:
         found = Path(os.path.realpath(path.parent / name))
         if Path(name).is_absolute() or not any(found.is_relative_to(folder) for folder in folders):
             raise DataError(
-                f"{path}: its weights in {name} are outside the folder of the model, where nothing is read; "
-                "save the model again, with its weights next to it"
+                f"{path}: the weights {name} are outside the model's folder, where crnr reads nothing; "
+                "save the model again, with the weights next to it"
             )
         if not os.path.isfile(found):  # noqa: PTH113, which raises if access is denied
-            raise DataError(
-                f"{path}: its weights in {name} are missing; put this file into the folder of the model"
-            )
+            raise DataError(f"{path}: the weights {name} are missing; put this file into the model's folder")
     return names
 
 

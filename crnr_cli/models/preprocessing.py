@@ -46,7 +46,7 @@ def read_timm(content: Mapping[str, Any]) -> FoundSettings | None:
     try:
         size = values["input_size"]
         if not isinstance(size, list) or len(size) != 3:
-            raise ValueError(f"its input_size is {short_repr(size)}, not channels, height and width")
+            raise ValueError(f"input_size is {short_repr(size)}, not channels, height and width")
         height, width = require_side(size[1], "input_size"), require_side(size[2], "input_size")
         found.settings["size"] = (width, height)
         crop, mode = require_share(values["crop_pct"], "crop_pct"), values["crop_mode"]
@@ -56,7 +56,7 @@ def read_timm(content: Mapping[str, Any]) -> FoundSettings | None:
             found.settings["crop"] = 0.0
         else:
             raise ValueError(
-                f"its crop_mode is {short_repr(mode)} with a crop_pct of {crop:g}, which crnr cannot do"
+                f"crop_mode is {short_repr(mode)} with a crop_pct of {crop:g}, which crnr cannot do"
             )
     except ValueError as e:
         found.faults["crop"] = str(e)
@@ -77,7 +77,7 @@ def read_open_clip(content: Mapping[str, Any]) -> FoundSettings | None:
     try:
         sides = size if isinstance(size, list) else [size, size]
         if len(sides) != 2:
-            raise ValueError(f"its size is {short_repr(size)}, not height and width")
+            raise ValueError(f"size is {short_repr(size)}, not height and width")
         found.settings["size"] = (require_side(sides[1], "size"), require_side(sides[0], "size"))
     except ValueError as e:
         found.faults["size"] = str(e)
@@ -86,7 +86,7 @@ def read_open_clip(content: Mapping[str, Any]) -> FoundSettings | None:
     if isinstance(mode, str) and mode in crops:
         found.settings["crop"] = crops[mode]
     else:
-        found.faults["crop"] = f"its resize_mode is {short_repr(mode)}, which crnr cannot do"
+        found.faults["crop"] = f"resize_mode is {short_repr(mode)}, which crnr cannot do"
     return found
 
 
@@ -95,7 +95,7 @@ def _scale(values: Mapping[str, Any], found: FoundSettings) -> None:
     if values["interpolation"] in FILTERS:
         found.settings["filter"] = values["interpolation"]
     else:
-        found.faults["filter"] = f"its interpolation is {short_repr(values['interpolation'])}"
+        found.faults["filter"] = f"interpolation is {short_repr(values['interpolation'])}"
     try:
         mean, std = require_per_channel(values["mean"], "mean"), require_per_channel(values["std"], "std")
         found.settings |= mean_and_std(mean, std, 1 / 255, 0.0)

@@ -141,7 +141,7 @@ def guess_preset(model: Path) -> Guess | None:
     if _ANY_MODEL.fullmatch(model.stem.lower()) and (preset := _family(folder)) is not None:
         return Guess(preset, "by the name of the model's folder")
     if (preset := _MODEL_TYPES.get(_model_type(model))) is not None:
-        return Guess(preset, "by the model_type in its config.json")
+        return Guess(preset, "by the model_type in config.json")
     try:
         with model.open("rb") as file:
             operators, widths = _layers(file)

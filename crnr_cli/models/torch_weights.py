@@ -59,18 +59,18 @@ def read_weights(path: Path) -> dict[str, Array]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except ValueError as e:
         reason = first_line(e)[:_LONGEST_REASON]
-        raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
+        raise DataError(f"{path}: not a weights file saved by PyTorch: {reason}") from e
     # The instructions or numbers do not fit together.
     except (LookupError, TypeError, AttributeError, OverflowError, MemoryError) as e:
         reason = f"a damaged pickle ({type(e).__name__})"
-        raise DataError(f"{path}: not a file of weights that PyTorch saved: {reason}") from e
+        raise DataError(f"{path}: not a weights file saved by PyTorch: {reason}") from e
 
 
 def _read_tensors(file: BinaryIO) -> dict[str, Array]:
     if _read_pickle(file) != _MAGIC or _read_pickle(file) != _VERSION:
-        raise ValueError("it does not begin as such a file does")
+        raise ValueError("the beginning of the file is different")
     if _read_pickle(file)["little_endian"] is not True:
-        raise ValueError("its numbers are in another byte order")
+        raise ValueError("the numbers are in another byte order")
     tensors = {name: value for name, value in _read_pickle(file).items() if isinstance(value, _Tensor)}
     blocks = {tensor.block.key: tensor.block for tensor in tensors.values()}
     contents = {key: _read_block(file, blocks[key]) for key in _read_pickle(file)}
@@ -79,7 +79,7 @@ def _read_tensors(file: BinaryIO) -> dict[str, Array]:
 
 def _read_block(file: BinaryIO, block: _Block) -> bytes:
     if int.from_bytes(file.read(8), "little") != block.length:
-        raise ValueError(f"the block {block.key} has another length than its tensor says")
+        raise ValueError(f"the block {block.key} has another length than the tensor declares")
     content = file.read(block.length * block.type.itemsize)
     if len(content) < block.length * block.type.itemsize:
         raise ValueError(f"the block {block.key} is not complete")

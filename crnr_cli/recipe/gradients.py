@@ -26,8 +26,8 @@ _PHOTOGRAPHS = (64, 64)  # the working size of large images
 _LARGEST_BINS = 64
 _LONGEST_SIDE = 2048  # of the working size: an untrusted gallery must not need gigabytes per image
 _WEAK = (
-    f"on photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}); "
-    "if these are photographs, use a network: see `crnr model list`"
+    f"if these are photographs, a network is far better than gradients ({ON_PHOTOGRAPHS}): run "
+    "`crnr model get efficientnet-lite0`, then add --extractor efficientnet-lite0"
 )
 _LEVELS = 4  # of red, of green and of blue
 N_COLORS = 4 * _LEVELS**3
@@ -126,12 +126,12 @@ class Gradients(Extractor):
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
         if set(settings) != {f.name for f in fields(cls)}:
-            raise ValueError("the description of its extractor is incomplete")
+            raise ValueError("the description of the extractor is incomplete")
         size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))
         numbers = [*size, cell, bins] if isinstance(size, list) else []
         are_whole = len(numbers) == 4 and all(type(number) is int for number in numbers)
         if not are_whole or not isinstance(color, bool):
-            raise ValueError("the description of its extractor is invalid")
+            raise ValueError("the description of the extractor is invalid")
         return cls((size[0], size[1]), color, cell, bins, settings["block_norm"])
 
     def facts(self) -> dict[str, Any]:

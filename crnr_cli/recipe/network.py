@@ -149,7 +149,7 @@ class Network(Extractor):
         values = settings
         expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
-            raise ValueError("the description of its extractor is incomplete")
+            raise ValueError("the description of the extractor is incomplete")
         tuples = {
             "size": tuple(map(int, values["size"])),
             "mean": tuple(map(float, values["mean"])),
@@ -157,7 +157,7 @@ class Network(Extractor):
         }
         texts = [values[name] for name in ("model", "sha256", "input", "output")]
         if len(tuples["size"]) != 2 or not all(isinstance(text, str) for text in texts):
-            raise ValueError("the description of its extractor is invalid")
+            raise ValueError("the description of the extractor is invalid")
         folder = None if stored.folder is None else str(stored.folder)
         pool = OLD_POOLS.get(values["pool"], values["pool"])
         return cls(**{**values, **tuples, "pool": pool, "folder": folder})

@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
 from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
 from crnr_cli.models.catalog import find_local_copy, find_model, is_file
-from crnr_cli.models.onnx_files import ModelHash, model_hash
+from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
 from crnr_cli.system.cores import run_side_by_side
@@ -204,11 +204,13 @@ def _decide_pool(path: Path, session: Any, decider: Decider) -> int:
     except Exception as e:  # onnxruntime's exceptions have no public base class
         raise DataError(f"{path}: cannot be run on an image of {width}x{height} ({first_line(e)})") from e
     if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or not 2 <= output.ndim <= 4:
-        raise DataError(f"{path}: its output {output_name} is not one vector of numbers per image")
+        raise DataError(f"{path}: the output {output_name} is not one vector of numbers per image")
     decider.decide_pool(output.shape)
     pooled = _pool(output, decider["layout"], decider["pool"])
     if not pooled.size:
-        raise DataError(f"{path}: its output {output_name} has no numbers; choose another one")
+        raise DataError(
+            f"{path}: the output {output_name} has no numbers; choose another one with --extractor-output"
+        )
     if len(pooled) != count:
         raise DataError(
             f"{path}: returns {format_count(len(pooled), 'vector')} for {format_count(count, 'image')}"
@@ -239,7 +241,7 @@ class Session(NamedTuple):
 
 def available_providers() -> list[str]:
     """Return the providers of the installed onnxruntime, the best first."""
-    require_packages("onnx", "a network", "onnxruntime")
+    require_packages("onnx", "an extractor that is a network", "onnxruntime")
     import onnxruntime
 
     found = set(onnxruntime.get_available_providers())
@@ -279,7 +281,7 @@ def open_session(path: Path, jobs: int, provider: str) -> Session:
         except DataError:  # of the model, or of a provider that does not work here
             if name == CPU:
                 raise
-    raise DataError(f"{path}: onnxruntime cannot run it on any of {', '.join(names)}")
+    raise DataError(f"{path}: onnxruntime cannot run this model on any of {', '.join(names)}")
 
 
 def _run_on(path: Path, jobs: int, provider: str) -> Any:
@@ -302,7 +304,12 @@ def _run_on(path: Path, jobs: int, provider: str) -> Any:
             warnings.simplefilter("ignore")  # about using another provider, which is checked here
             session = onnxruntime.InferenceSession(path, settings, providers=wanted)
     except Exception as e:  # onnxruntime's exceptions have no public base class
-        raise DataError(f"{path}: not a model that onnxruntime can open ({first_line(e)})") from e
+        if "INVALID_PROTOBUF" in str(e):
+            raise DataError(f"{path}: not an ONNX model; {EXPORT_REMEDY}") from e
+        raise DataError(
+            f"{path}: onnxruntime cannot open this model ({first_line(e)}); upgrade onnxruntime, or export "
+            "the network again"
+        ) from e
     if session.get_providers()[0] != PROVIDERS[provider]:
         return None
     session.disable_fallback()  # nor later, when a run fails

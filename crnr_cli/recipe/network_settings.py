@@ -107,7 +107,7 @@ class Decider:
         if self.options.preset:
             return None
         if self._known:
-            return Guess(self._known.preset, f"that of {self._known.name}")
+            return Guess(self._known.preset, f"the preset of {self._known.name}")
         return guess_preset(self.options.model)
 
     @cached_property
@@ -131,7 +131,7 @@ class Decider:
             names = ", ".join(given.name for given in inputs)
             with_text = any(given.type in _TEXT_TYPES for given in inputs)
             remedy = (
-                "; use the part of it for images, which exports name vision_model.onnx"
+                "; use the part for images, which exports name vision_model.onnx"
                 if with_text and any(len(given.shape) == 4 for given in inputs)
                 else ""
             )
@@ -142,7 +142,7 @@ class Decider:
         if given.type not in _PIXEL_TYPES or len(given.shape) != 4:
             kind = "text" if given.type in _TEXT_TYPES else "something else"
             raise DataError(
-                f"{path}: expects {kind} and not images: its input {given.name} is {given.type} with "
+                f"{path}: expects {kind} and not images: the input {given.name} is {given.type} with "
                 f"{len(given.shape)} dimensions, but images need 4"
             )
         return given
@@ -168,11 +168,11 @@ class Decider:
             return Reasoned("nhwc", by_names)
         if all(not isinstance(length, int) for length in given.shape[1:]):
             if given.name == _PYTORCH_INPUT:
-                return Reasoned("nchw", f"as the input is called {given.name}", is_assumed=True)
+                return Reasoned("nchw", f"because the input is called {given.name}", is_assumed=True)
             if self._family and self._family.layout:
-                return Reasoned(self._family.layout, "that of the preset", is_assumed=True)
+                return Reasoned(self._family.layout, "the layout of the preset", is_assumed=True)
         raise UsageError(
-            f"{self.options.model}: the order of the axes of its input, {given.shape_text}, is not clear; "
+            f"{self.options.model}: the order of the input axes, {given.shape_text}, is not clear; "
             "choose --layout nchw or nhwc"
         )
 
@@ -192,7 +192,9 @@ class Decider:
 
         if chosen:
             if not fits(chosen):
-                raise UsageError(f"--size: {path} only takes images of {width}x{height}; leave it out")
+                raise UsageError(
+                    f"--size: {path} only takes images of {width}x{height}; leave the option out"
+                )
             return Reasoned(chosen, _CHOSEN)
         if isinstance(width, int) and isinstance(height, int):
             return Reasoned((width, height), "the only size that the model takes")
@@ -201,17 +203,17 @@ class Decider:
                 raise DataError(f"{self._config.path}: {fault}; choose the size of images with --size")
             if fits(self._config.settings["size"]):
                 is_known = self["preparation"] == str(self._config.path)  # which is reported already
-                why = f"as {self._config.path} says"
+                why = f"according to {self._config.path}"
                 return Reasoned(self._config.settings["size"], why, is_assumed=not is_known)
         if self._family and self._family.size and fits((self._family.size, self._family.size)):
-            return Reasoned((self._family.size, self._family.size), "that of the preset", is_assumed=True)
+            return Reasoned((self._family.size, self._family.size), "the size of the preset", is_assumed=True)
         raise UsageError(f"{path}: takes images of any size; choose one with --size, such as --size 224")
 
     def _fixed_scaling(self, given: Declared) -> dict[str, Reasoned]:
         """Return the settled scaling: the user's options, and mean 0 and std 1 for uint8 models."""
         found = {name: Reasoned(value, _CHOSEN) for name, value in self.options.scaling.items()}
         if given.type == _BYTES:
-            why = "as the model takes bytes, and scales them itself"
+            why = "because the model takes bytes, and scales them itself"
             found |= {"mean": Reasoned((0.0,), why), "std": Reasoned((1.0,), why)}
         return found
 
@@ -225,13 +227,13 @@ class Decider:
             for name in needed:
                 if fault := config.fault_of(name):
                     raise DataError(
-                        f"{config.path}: {fault}; choose --{name}, or --extractor-preset, which counts more "
-                        "than this file"
+                        f"{config.path}: {fault}; choose --{name}, or --extractor-preset, which overrides "
+                        "this file"
                     )
-            return _Source("file", str(config.path), f"as {config.path} says", dict(config.settings))
+            return _Source("file", str(config.path), f"according to {config.path}", dict(config.settings))
         if self._guess is None:
             raise UsageError(
-                f"{self.options.model}: how it expects its images is not known; choose --extractor-preset: "
+                f"{self.options.model}: the preparation of images is not known; choose --extractor-preset: "
                 f"{', '.join(PRESETS)}; or give {_join_words([f'--{name}' for name in needed])}"
             )
         guess = self._guess
@@ -248,7 +250,7 @@ class Decider:
 
     def _channels(self, count: Any, source: _Source) -> Reasoned:
         order = (
-            Reasoned("grey", "as the model takes one channel")
+            Reasoned("grey", "because the model takes one channel")
             if count == 1
             else Reasoned("rgb", "the usual order")
         )
@@ -285,20 +287,21 @@ class Decider:
         path, output, pool = self.options.model, self["output"], self.options.pool
         shape_text = " x ".join(map(str, shape[1:]))
         is_vector = math.prod(shape[1:]) in (0, max(shape[1:]))  # an empty output is rejected later
-        is_map = f"{path}: its output {output} is a map of {shape_text} per image, not a vector"
+        is_map = f"{path}: the output {output} is a map of {shape_text} per image, not a vector"
         if pool is None:
             if is_vector:
-                return Reasoned("none", "as the output is a vector")
+                return Reasoned("none", "because the output is a vector")
             if len(shape) == 4:
-                return Reasoned("mean", f"as the output is a map of {shape_text}", is_assumed=True)
+                return Reasoned("mean", f"because the output is a map of {shape_text}", is_assumed=True)
             if self._family and self._family.has_class_token:
-                return Reasoned("cls", "as the family has a class token", is_assumed=True)
+                return Reasoned("cls", "because the family has a class token", is_assumed=True)
             raise UsageError(f"{is_map}; --pool mean takes the mean of all tokens, --pool cls the first one")
         if pool == "none" and not is_vector:
-            raise DataError(f"{is_map}; --pool mean takes its mean")
+            raise DataError(f"{is_map}; --pool mean averages it")
         if pool != "none" and len(shape) == 2:
             raise UsageError(
-                f"--pool: the output {output} of {path} is already a vector of {shape_text}; leave it out"
+                f"--pool: the output {output} of {path} is already a vector of {shape_text}; leave the "
+                "option out"
             )
         if pool == "cls" and len(shape) == 4:
             raise UsageError(

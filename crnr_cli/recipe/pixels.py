@@ -16,14 +16,14 @@ _LARGEST_NATIVE = 64  # if all images have the same size, at most this, they kee
 _DEFAULT_SIZE = (32, 32)
 # Measured by benchmarks/vectors.py, with the default settings.
 ON_PHOTOGRAPHS = (
-    "of 12 kinds of flowers with 12 examples each, pixels label 26 % correctly, gradients with colour 69 %, "
-    "and a network 94 %"
+    "on 12 kinds of flowers with 12 examples each, pixels labelled 26% of the queries correctly, gradients "
+    "69% and a network 94%"
 )
 Size = tuple[int, int]
 _LARGE = (32, 32)  # the size that large images are resized to
 _WEAK = (
-    f"raw pixels work poorly on photographs ({ON_PHOTOGRAPHS}); "
-    "if these are photographs, use a network with --extractor MODEL.onnx, or at least gradients"
+    f"if these are photographs, pixels work poorly ({ON_PHOTOGRAPHS}): run "
+    "`crnr model get efficientnet-lite0`, then use --extractor efficientnet-lite0, or at least gradients"
 )
 
 
@@ -32,7 +32,8 @@ def working_size(
 ) -> tuple[Size, list[Note]]:
     """Return the chosen size, the common size of all images if it is small, or a default, with notes.
 
-    `of_large` is the default if there are large images, and `weak` a note for them.
+    `of_large` is the default if there are large images, and `weak` a note for large images in colour, which
+    may be photographs.
     """
     if chosen is not None:
         return chosen, []
@@ -44,8 +45,10 @@ def working_size(
     are_large = any(max(found) > _LARGEST_NATIVE for found in sizes)
     width, height = of_large if are_large else _DEFAULT_SIZE
     why = "differ in size" if len(sizes) > 1 else f"are larger than {_LARGEST_NATIVE}x{_LARGEST_NATIVE}"
-    notes = [Note("size", f"images {why}: all are resized to {width}x{height}; --size chooses another size")]
-    if are_large:
+    notes = [
+        Note("size", f"images {why}: all are resized to {width}x{height}; choose another size with --size")
+    ]
+    if are_large and images.are_colored():
         notes.append(Note("weak vectors", weak))
     return (width, height), notes
 

@@ -61,10 +61,10 @@ def restore_extractor(stored: Stored) -> Extractor:
     except (TypeError, ValueError, RecursionError):  # the last: nested too deeply
         settings = None
     if not isinstance(settings, dict):
-        raise ValueError("the description of its extractor is invalid")
+        raise ValueError("the description of the extractor is invalid")
     name = settings.pop("name", Network.name)
     if not isinstance(name, str) or name not in EXTRACTORS:
-        raise ValueError(f"its extractor {name} is not known to this version of crnr")
+        raise ValueError(f"this version of crnr does not know the extractor {name}")
     return EXTRACTORS[name].from_stored(settings, stored)
 
 
@@ -206,7 +206,7 @@ class Recipe:
             values = step.apply(values, dtype)
         norms = np.sqrt(np.einsum("md,md->m", values, values))
         for row in np.flatnonzero(norms == 0):
-            faults[row] = faults[row] or _blank_error("all values are zero after the recipe")
+            faults[row] = faults[row] or _blank_error("the vector is all zero")
         if self.part_edges is not None:  # each part has unit length
             return values.astype(dtype), faults
         vectors = np.empty(values.shape, dtype)
@@ -234,14 +234,14 @@ class Recipe:
         values = stored.attributes
         kind = values["kind"]
         if kind not in ("pictures", "features"):
-            raise ValueError(f"its samples are of an unknown kind, {kind}")
+            raise ValueError(f"the examples are of an unknown kind, {kind}")
         if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
-            raise ValueError(f"its recipe has a step {min(unknown)} that this version of crnr does not know")
+            raise ValueError(f"this version of crnr does not know the pipeline step {min(unknown)}")
         extractor = restore_extractor(stored) if kind == "pictures" else None
         steps = tuple(filter(None, (step.from_stored(stored) for step in STEPS.values())))
         recipe = cls.of(int(values["n_inputs"]), extractor, steps)
         if extractor and extractor.n_values != recipe.n_inputs:
-            raise ValueError("its parts are of different sizes")
+            raise ValueError("the arrays have different sizes")
         return recipe
 
     @property

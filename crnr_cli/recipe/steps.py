@@ -104,7 +104,7 @@ class Pca(Step):
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and self.axes.shape != (n_inputs, self.count):
             raise ValueError(
-                f"its principal axes have the shape {self.axes.shape} for {format_count(n_inputs, 'input')}"
+                f"the principal axes have the shape {self.axes.shape} for {format_count(n_inputs, 'feature')}"
             )
         return self.count
 
@@ -146,7 +146,7 @@ def principal_axes(values: Array, count: int) -> Array:
         # The same axes from the smaller matrix: if G u = s u for G = A A', then A'u is an axis of A'A.
         variances, weights = _leading_eigenvectors(values @ values.T, count)
         if variances[0] <= n * np.finfo(float).eps * variances[-1]:
-            raise DataError(f"--pca {count}: the samples span fewer dimensions; choose fewer components")
+            raise DataError(f"--pca {count}: the examples span fewer dimensions; choose fewer components")
         axes = (values.T @ weights) / np.sqrt(variances)
     return np.ascontiguousarray(axes[:, ::-1])
 
@@ -168,7 +168,7 @@ def principal_axes_of_blocks(blocks: Iterable[Array], count: int) -> Array:
         squares += centred.T @ centred
     _require_count(count, n, len(shift))
     if not np.isfinite(squares).all():
-        raise DataError(f"--pca {count}: some samples are too large to be compared with others; scale them")
+        raise DataError(f"--pca {count}: some features are too large; scale them")
     mean = total / n
     _, axes = _leading_eigenvectors(squares - n * np.outer(mean, mean), count)
     return np.ascontiguousarray(axes[:, ::-1])
@@ -179,7 +179,7 @@ def _require_count(count: int, n: int, n_inputs: int) -> None:
     if not 1 <= count <= largest:
         raise UsageError(
             f"--pca {count}: choose 1 to {format_count(largest, 'principal component')} for "
-            f"{format_count(n, 'sample')} of {format_count(n_inputs, 'number')}"
+            f"{format_count(n, 'example')} with {format_count(n_inputs, 'feature')} each"
         )
 
 
@@ -242,9 +242,11 @@ class Parts(Step):
 
     def for_extractor(self, extractor: Extractor | None) -> Parts:
         if extractor is None:
-            raise UsageError("--parts is for images, but these are features")
+            raise UsageError("--parts only applies to images; leave it out for features")
         if not extractor.sections:
-            raise UsageError("--parts cannot be used with a network: its features have no place in the image")
+            raise UsageError(
+                "--parts does not apply to networks, whose features have no place in the image; leave it out"
+            )
         rows, columns = extractor.sections[0][:2]
         if self.rows > rows or self.columns > columns:
             raise UsageError(
@@ -287,7 +289,7 @@ class Parts(Step):
 
     def n_outputs(self, n_inputs: int) -> int:
         if self.part_edges[-1] != n_inputs:
-            raise ValueError("its parts do not fit its inputs")
+            raise ValueError("the tiles do not fit the features")
         return n_inputs
 
     def apply(self, values: Array, dtype: str) -> Array:
@@ -314,7 +316,7 @@ class Parts(Step):
         return None if setting is None else cls.of(setting)
 
     def describe(self) -> str:
-        return f"{self.setting} parts"
+        return f"{self.setting} tiles"
 
 
 def grid_of(steps: Iterable[Step]) -> tuple[int, int]:

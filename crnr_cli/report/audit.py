@@ -126,11 +126,11 @@ def _cards(report: AuditReport) -> list[tuple[str, str, str]]:
         (
             "Labels that look wrong",
             str(len(report.suspects)),
-            f"of {format_count(len(report.names), 'sample')}",
+            f"of {format_count(len(report.names), 'example')}",
         ),
-        ("Labels confirmed", f"{report.n_wins} of {report.n_answered}", "by the other samples"),
+        ("Labels confirmed", f"{report.n_wins} of {report.n_answered}", "by the other examples"),
         ("Groups of duplicates", str(len(report.near) + len(report.copies)), of_several),
-        ("Outliers", str(len(report.outliers)), "which look like no class"),
+        ("Outliers", str(len(report.outliers)), "examples unlike any class"),
     ]
 
 

@@ -66,7 +66,7 @@ def write_report(
     shown, cells = [printable(name) for name in named], matrix_cells(scores, in_matrix)
     size = len(in_matrix)
     over_all = report.over_all
-    accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f} %"
+    accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f}%"
     write_page(
         path,
         "report",
@@ -118,9 +118,9 @@ def _cards(report: EvaluateReport) -> list[Card]:
         note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
         cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
     if report.answered < report.insiders:
-        note = f"{report.answered} of {format_count(report.insiders, 'input')} got an answer"
+        note = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
         cards.append(
-            Card("Coverage", report.coverage, wilson_interval(report.answered, report.insiders), note)
+            Card("Answer rate", report.coverage, wilson_interval(report.answered, report.insiders), note)
         )
     cards += _cards_of_outsiders(report)
     if report.rejected:
@@ -131,8 +131,11 @@ def _cards(report: EvaluateReport) -> list[Card]:
         )
         cards.append(Card("Rejected as unknown", share, interval, note))
     if sets := report.sets:
-        note = f"mean number of labels {sets.mean_size:.2f}, {sets.empty} empty"
-        cards.append(Card("Sets with the truth", sets.coverage, sets.interval, note))
+        note = (
+            f"of the label sets contain the true class; mean number of labels {sets.mean_size:.2f}, "
+            f"{sets.empty} empty"
+        )
+        cards.append(Card("Set coverage", sets.coverage, sets.interval, note))
     intervals = macro_intervals(scores)
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))
@@ -153,7 +156,7 @@ def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
         Card("Accuracy of answers", found.accuracy, found.accuracy_interval, right),
     ]
     if found.auroc is not None:
-        note = "of separation: 100 % separates all outsiders, 50 % is chance"
+        note = "of separation: 100% separates all outsiders, 50% is chance"
         cards.append(Card("AUROC", found.auroc, None, note))
     return cards
 
@@ -179,16 +182,16 @@ def _facts(gallery: FittedGallery | None, path: Path, classes: Sequence[str]) ->
     return [
         ("file", printable(str(path))),
         (
-            "samples",
+            "examples",
             f"{len(gallery.names)} in {format_count(len(gallery.classes), 'class')}, {per_class} per class",
         ),
         (
-            "made from",
+            "built from",
             f"{kind_in_words(gallery.recipe.kind)}: {printable('; '.join(gallery.recipe.describe()))}",
         ),
         ("dimension", str(gallery.samples.vectors.shape[1])),
         ("method", f"{method}: {settings}" if settings else method),
-        ("made by", f"crnr {gallery.crnr_version}"),
+        ("written by", f"crnr {gallery.crnr_version}"),
     ]
 
 

@@ -36,7 +36,7 @@ def check_explanation(path: Path) -> None:
     """Refuse, before any work, an output of unknown format."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in (*plots.FORMATS, "html"):
-        raise UsageError(f"{path}: its name must end in .{', .'.join(plots.FORMATS)} or .html")
+        raise UsageError(f"{path}: the name must end in .{', .'.join(plots.FORMATS)} or .html")
 
 
 def write_explanation(
@@ -124,7 +124,7 @@ def _tiles(report: ExplainReport, explanation: MethodExplanation, image: Array |
         "" if part.label is None or not part.is_against else printable(classes[part.label]) for part in parts
     ]
     return TileDrawing(
-        title=f"{supporting} of {format_count(len(parts), 'part')} for "
+        title=f"{supporting} of {format_count(len(parts), 'tile')} for "
         f"{printable(classes[explanation.order[0]])}",
         image=image,
         tiles=grid.tiles,

@@ -60,10 +60,13 @@ class FoundImages:
 
     def notes(self, what: str, *, elsewhere: str) -> list[str]:
         """Return notes on the images that are not shown."""
-        remedy = "name their folder with --images-from"
+        remedy = "give their folder with --images-from"
         reasons = (
             (self.missing, f"was not found; run the command in {elsewhere}, or {remedy}"),
-            (self.outside, f"is outside of the current folder and that of the CSV; {remedy} to show it"),
+            (
+                self.outside,
+                f"is outside of the current folder and the folder of the CSV; {remedy} to show it",
+            ),
         )
         total = len(self.images) + len(self.missing) + len(self.outside)
         return [

@@ -34,11 +34,11 @@ def describe_place(part: PartAnswer) -> str:
 
 
 def describe_tally(parts: Sequence[PartAnswer], label: str) -> str:
-    """Return how many parts of a query support its label, and how many contradict it."""
+    """Return how many tiles of a query support its label, and how many contradict it."""
     supporting, against = sum(part.margin > 0 for part in parts), sum(part.is_against for part in parts)
     undecided = len(parts) - supporting - against
     rest = f", {undecided} {is_or_are(undecided)} undecided" if undecided else ""
-    speak = "speaks" if supporting == 1 else "speak"
-    return (
-        f"{supporting} of {format_count(len(parts), 'part')} {speak} for {label}, {against} against it{rest}"
-    )
+    support = "supports" if supporting == 1 else "support"
+    contradict = "contradicts" if against == 1 else "contradict"
+    tiles = format_count(len(parts), "tile")
+    return f"{supporting} of {tiles} {support} {label}, {against} {contradict} it{rest}"

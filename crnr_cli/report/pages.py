@@ -46,4 +46,4 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
 
 
 def _percent(share: float | None, digits: int = 1) -> str:
-    return "n/a" if share is None else f"{100 * share:.{digits}f} %"
+    return "n/a" if share is None else f"{100 * share:.{digits}f}%"

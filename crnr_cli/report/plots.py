@@ -157,7 +157,7 @@ def _draw_code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], c
     axes.axhline(0, color="#444444", linewidth=0.6)
     axes.set_xlim(-0.5, edges[-1] - 0.5)
     axes.set_ylabel("weight")
-    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "gallery samples, by class")
+    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "examples, by class")
 
 
 def _draw_lines(

@@ -59,7 +59,7 @@ def read_marked_samples(path: Path) -> list[str]:
         if mark in _YES:
             marked[name] = None
     if not marked:
-        raise DataError(f"{path}: no row is marked; write x into the column {MARK} of the samples to remove")
+        raise DataError(f"{path}: no row is marked; write x into the column {MARK} of the examples to remove")
     return list(marked)
 
 
@@ -95,7 +95,7 @@ class Corrections:
 
 
 def read_corrections(file: Path) -> Corrections:
-    require_file(file, "give the corrections that the page of `crnr review` saved")
+    require_file(file, "give the corrections saved by the page of `crnr review`")
     by_place: dict[str, Correction] = {}
     rows = read_records(file, COLUMNS, "was it saved by the page of `crnr review`?")
     for correction in (_correction(values, line, where) for values, where, line in rows):

@@ -15,6 +15,7 @@ from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, mak
 from crnr_cli.results.probability import round_probabilities
 from crnr_cli.results.table import COLUMNS, MORE_COLUMNS, parse_predictions
 from crnr_cli.system.csv_file import wrap_as_text
+from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
 
 _RECORD_NUMBERS = ("residual", "margin", "separation")
@@ -24,6 +25,8 @@ _PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 
 def read_answers(path: Path) -> list[Prediction]:
     """Return the rows of a file that classify wrote in any format."""
+    if stat_or_none(path) is None:
+        raise DataError(f"{path}: no such file")
     try:
         with path.open("rb") as file:
             if file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC:

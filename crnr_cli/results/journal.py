@@ -141,7 +141,7 @@ def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
     if different := describe_differences(earlier, identity):
         raise OutputError(
             f"{path}: the unfinished run was a different one: {', '.join(different)}; "
-            "use the same inputs and options, or leave out --resume to start again"
+            "use the same queries and options, or leave out --resume to start again"
         )
     for record, data in journal.finished_batches():
         match record:

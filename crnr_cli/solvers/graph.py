@@ -137,7 +137,7 @@ class Graph:
         levels = _check_array(arrays["levels"], "u1")
         per_level, entry = _check_array(arrays["graph"], "i8", 2).tolist()
         if per_level != _LINKS:
-            raise ValueError(f"its index has {per_level} links per sample")
+            raise ValueError(f"the index has {per_level} links per example")
         self._storage = faiss.IndexFlatIP(d)
         self._index = faiss.IndexHNSW(self._storage, _LINKS)
         hnsw = self._index.hnsw
@@ -185,21 +185,21 @@ def _address(array: Array) -> int:
 
 def _check_array(array: Array, kind: str, size: int | None = None) -> Array:
     if array.ndim != 1 or array.dtype != np.dtype(kind) or (size is not None and array.size != size):
-        raise ValueError("its index has arrays of another type or size")
+        raise ValueError("the index has arrays of another type or size")
     return array
 
 
 def _check_graph(levels: Array, links: Array, slots: Array, entry: int, n: int) -> None:
     if len(levels) != n or levels.min() < 1 or levels.max() >= len(slots):
-        raise ValueError("the levels of its index do not match its samples")
+        raise ValueError("the levels of the index do not match the examples")
     edges = _edges(levels, slots)
     if len(links) != edges[-1] or links.min() < -1 or links.max() >= n:
-        raise ValueError("the links of its index do not match its samples")
+        raise ValueError("the links of the index do not match the examples")
     if not 0 <= entry < n or levels[entry] != levels.max():
-        raise ValueError("its index does not begin at its highest level")
+        raise ValueError("the index does not begin at the highest level")
     for level, targets in _upper_links(levels, links, slots, edges):
         if np.any(levels[targets[targets >= 0]] <= level):
-            raise ValueError("a link of its index leads to a sample that is not on its level")
+            raise ValueError("a link of the index leads to an example on another level")
 
 
 def _upper_links(levels: Array, links: Array, slots: Array, edges: Array) -> Iterator[tuple[int, Array]]:
@@ -215,4 +215,4 @@ def _check_vectors(X: Array) -> None:
     for start in range(0, len(X), step):
         block = X[start : start + step]
         if not (block.max() <= _LARGEST and block.min() >= -_LARGEST):
-            raise ValueError("its vectors are not of unit length")
+            raise ValueError("the vectors are not of unit length")

@@ -96,15 +96,15 @@ class Lists:
         centers, edges, members = arrays["centers"], arrays["edges"], arrays["members"]
         n, d = X.shape
         if centers.dtype != np.float32 or centers.ndim != 2 or centers.shape[1] != d or not len(centers):
-            raise ValueError("the centres of its index do not match its samples")
+            raise ValueError("the centres of the index do not match the examples")
         if not np.isfinite(centers).all():
-            raise ValueError("a centre of its index is not a number")
+            raise ValueError("a centre of the index is not a number")
         if edges.dtype != np.int64 or edges.shape != (len(centers) + 1,) or members.dtype != np.int32:
-            raise ValueError("its index has arrays of another type or size")
+            raise ValueError("the index has arrays of another type or size")
         if edges[0] != 0 or edges[-1] != n or np.any(np.diff(edges) < 0) or members.shape != (n,):
-            raise ValueError("the lists of its index do not match its samples")
+            raise ValueError("the lists of the index do not match the examples")
         if members.min() < 0 or not np.all(np.bincount(members, minlength=n) == 1):
-            raise ValueError("a sample is not on exactly one list of its index")
+            raise ValueError("an example is not on exactly one list of the index")
         self._X, self._edges, self._members = X, edges, members
         self._centers = centers.astype(np.float64)
 
@@ -179,7 +179,7 @@ class Index:
             or search_width.dtype != np.int64
             or not 1 <= search_width[0] <= self.search.size
         ):
-            raise ValueError("the effort of its index is out of range")
+            raise ValueError("the effort of the index is out of range")
         index_measurement(arrays)
         self._search_width = int(search_width[0])
 
@@ -225,7 +225,7 @@ def _products(X: Array, Y: Array, places: Array) -> Array:
 
 def require_index_package(kind: str) -> None:
     """Raise an error, before any work, if the package of this index is not installed."""
-    require_packages("faiss", f"the index {kind}", "faiss")
+    require_packages("faiss", f"--index {kind}", "faiss")
 
 
 def index_bytes(kind: str, n: int, d: int) -> int:
@@ -263,7 +263,7 @@ class Measured:
 
     def describe(self) -> str:
         found, same = 100 * self.recall, 100 * self.agreement
-        return f"{found:.1f} % of the nearest samples and {same:.1f} % of the labels"
+        return f"{found:.1f}% of the nearest examples and {same:.1f}% of the labels"
 
     @property
     def missing(self) -> float:
@@ -281,7 +281,7 @@ def index_measurement(arrays: Arrays) -> Measured:
     """Return the recall and agreement that were measured when the index was made."""
     found = arrays["measured"]
     if found.shape != (2,) or found.dtype != np.float64 or not (found.min() >= 0 and found.max() <= 1):
-        raise ValueError("what its index finds is not given as shares")
+        raise ValueError("the measured quality of the index is not given as shares")
     return Measured(*found.tolist())
 
 

@@ -67,7 +67,7 @@ class NamedFiles:
         real = os.path.join(os.path.realpath(folder or "."), "")  # noqa: PTH118
         if not os.path.normcase(real).startswith(tuple(self._roots)):
             raise DataError(
-                f"{path}: is neither below the current folder nor below that of {self._by}, which may name "
-                f"any file; if you mean it, add --below {real.rstrip(os.sep) or os.sep}"
+                f"{path}: is neither below the current folder nor below the folder of {self._by}, which may "
+                f"name any file; to allow this folder, add --below {real.rstrip(os.sep) or os.sep}"
             )
         return real

@@ -44,10 +44,10 @@ def place_of_folder(folder: Path) -> Path:
     """Return the folder itself or, if it is missing, the existing folder above it."""
     found = stat_or_none(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
-        raise OutputError(f"{folder}: is not a folder; choose another place")
+        raise OutputError(f"{folder}: is not a folder; choose another one")
     above = folder.absolute().parent
     if found is None and not above.is_dir():
-        raise OutputError(f"{folder}: there is no directory {folder.parent}; create it first")
+        raise OutputError(f"{folder}: the folder {folder.parent} does not exist; create it first")
     return above if found is None else folder
 
 

@@ -93,7 +93,7 @@ def _is_stored_as(stored: int, time: int) -> bool:
 def read_list(path: Path) -> SortList:
     """Return a list as it was written; an error for anything else."""
     if stat_or_none(path) is None:
-        raise DataError(f"{path}: there is no such list")
+        raise DataError(f"{path}: no such undo file")
     if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
         raise _not_a_list_error(path)
     try:
@@ -122,7 +122,7 @@ def _parse_list(path: Path, values: list[object]) -> SortList:
 
 
 def _not_a_list_error(path: Path) -> DataError:
-    return DataError(f"{path}: not a list that `crnr sort` wrote; if it is in the way, remove it")
+    return DataError(f"{path}: not an undo file of `crnr sort`; if it is in the way, remove it")
 
 
 def _entry(value: object) -> SortEntry:

@@ -59,6 +59,13 @@ class Source(ABC):
         """Whether the source holds labels; otherwise the folders of images may be classes."""
         return self.kind == "features"
 
+    def check_classes(self, command: str) -> list[str]:
+        """Refuse images without any class folder; return notes on folders that may not be the classes.
+
+        Remedies name the `command` that reads the source.
+        """
+        return []
+
     @property
     def why_unlabelled(self) -> str:
         return "not in a class folder"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +23,15 @@ from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.system.files import sha256_of
-from crnr_cli.system.names import Spellings
+from crnr_cli.system.names import Spellings, with_slashes
 from crnr_cli.wording import format_count
 
 _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
 }
+_SEARCHED = 1000  # entries of a folder that are searched for a remedy
+_USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, next to others
+_SHOWN = 3  # names of folders in a message
 
 
 @dataclass
@@ -130,6 +134,20 @@ class Images(Source):
                     raise DataError(f"{file.path}: cannot read it ({e.strerror})") from e
                 yield file.path, file.folders[0] if file.folders else "", sha256
 
+    def check_classes(self, command: str) -> list[str]:
+        if self.is_labelled or not self.named_folders:
+            return []
+        if next((True for file in self.files if file.folders), False):
+            return _note_deeper_classes(self, command)
+        flat = [
+            folder.path
+            for folder in self.named_folders
+            if any(is_named_like_image(self.files[i].path) for i in folder.loose)
+        ]
+        if flat:
+            raise DataError(_describe_flat(flat, command))
+        return []
+
     def require_labels(self) -> None:
         """Accept any listing: the folders are the labels, and an image outside them is left out later."""
 
@@ -145,7 +163,7 @@ class Images(Source):
             if folder.has_folders:
                 if strict:
                     raise UsageError(
-                        f"{folder.path}: contains both images, as the folder of a class does, and folders, "
+                        f"{folder.path}: contains both images, like a class folder, and folders, "
                         f"which may be classes; name its files or folders one by one, or put all images "
                         f"into one class with --class {label}"
                     )
@@ -173,7 +191,7 @@ class Images(Source):
         return list(dict.fromkeys(file.folders[0] for file in self.files if file.folders))
 
     def notes(self) -> list[str]:
-        notes = [f"class {name}: left out, as its folder is empty" for name in self.empty_folders]
+        notes = [f"class {name}: left out, because the folder is empty" for name in self.empty_folders]
         if self.ignored:
             notes.insert(0, ignored_note(self.ignored))
         return notes + self.extra_notes
@@ -189,6 +207,61 @@ class Images(Source):
         return sizes
 
 
+def _describe_flat(folders: Sequence[str], command: str) -> str:
+    """Return what is wrong with folders of images without class folders: probably they are classes."""
+    first, *others = folders
+    above = with_slashes(os.path.dirname(os.path.abspath(first)))  # noqa: PTH100, PTH120
+    shown = with_slashes(os.path.relpath(above)) if not os.path.isabs(first) else above  # noqa: PTH117
+    wrong = f"{first}: contains images but no class folders"
+    if others:
+        also = format_count(len(others), "other folder")
+        wrong = f"{first} and {also}: contain images but no class folders"
+    are_together = len({os.path.dirname(os.path.abspath(folder)) for folder in folders}) == 1  # noqa: PTH100, PTH120
+    if not are_together or not (others or _has_folder_of_images(above, first)):
+        return f"{wrong}; put the images into one folder per class, or give their labels with --labels"
+    what = "these folders are classes" if others else f"{os.path.basename(os.path.abspath(first))} is a class"  # noqa: PTH100, PTH119
+    remedy = f"give the folder above, as in `crnr {command} {shlex.quote(shown)}`"
+    return f"{wrong}; if {what}, {remedy}; else put the images into one folder per class"
+
+
+def _has_folder_of_images(folder: str, but: str) -> bool:
+    """Return whether one of the first folders in a folder, except `but`, has an image directly in it."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, _SEARCHED):
+                if entry.is_dir() and not Path(entry.path).samefile(but):
+                    with os.scandir(entry.path) as inner:
+                        if any(is_named_like_image(found.name) for found in islice(inner, _SEARCHED)):
+                            return True
+    except OSError:  # a folder that cannot be read is no reason for another error
+        return False
+    return False
+
+
+def _note_deeper_classes(images: Images, command: str) -> list[str]:
+    """Return a note if the folders below the class folders look like the classes, as in parent/train/cat."""
+    if len(images.named_folders) != 1 or images.named_folders[0].loose:
+        return []
+    inner: dict[str, dict[str, int]] = {}  # per class folder, the number of files in each of its folders
+    for file in images.files:
+        if len(file.folders) < 2:
+            return []
+        counts = inner.setdefault(file.folders[0], {})
+        counts[file.folders[1]] = counts.get(file.folders[1], 0) + 1
+    common = set.intersection(*map(set, inner.values()))
+    if len(common) < 2 or 2 * len(common) < max(map(len, inner.values())):
+        return []
+    usual = [name for name in inner if name.lower() in _USUAL]
+    largest = max(usual or inner, key=lambda name: sum(inner[name].values()))
+    path = with_slashes(os.path.join(images.named_folders[0].path, largest))  # noqa: PTH118
+    shown = ", ".join(sorted(common)[:_SHOWN]) + (", ..." if len(common) > _SHOWN else "")
+    taken = f"{format_count(len(inner), 'class')} ({', '.join(sorted(inner)[:_SHOWN])})"
+    instead = f"if the folders in it ({shown}) are the classes, run `crnr {command} {shlex.quote(path)}`"
+    return [
+        f"{images.named_folders[0].path} has {taken}, but no images directly in a class folder; {instead}"
+    ]
+
+
 def ignored_note(count: int) -> str:
     files = format_count(count, "hidden or system file")
     return f"{files} ignored (names that begin with a dot, Thumbs.db and the like)"
@@ -196,7 +269,11 @@ def ignored_note(count: int) -> str:
 
 def is_unrelated(path: str, status: str) -> bool:
     """Return whether a file is neither an image nor named like one, such as a README among the images."""
-    return status == "not_image" and Path(path).suffix.lower() not in _IMAGE_SUFFIXES
+    return status == "not_image" and not is_named_like_image(path)
+
+
+def is_named_like_image(path: str) -> bool:
+    return Path(path).suffix.lower() in _IMAGE_SUFFIXES
 
 
 def _batch(files: Sequence[ImageFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:

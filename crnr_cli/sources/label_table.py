@@ -24,7 +24,7 @@ class LabelOptions:
     root: Path | None = None  # the folder of relative paths; None: the folder of the table
 
     def read(self) -> Labels:
-        require_file(self.path, "give a table of labels with --labels")
+        require_file(self.path, "give a label table with --labels")
         found: dict[str, LabelRow] = {}
         with opened_csv(self.path, "\t" if self.path.suffix == ".tsv" else ",") as reader:
             header = next(iter(reader), [])
@@ -41,7 +41,9 @@ class LabelOptions:
         if name not in header:
             refuse_separators(header, self.path)
             shown = ", ".join(header) or "none"
-            raise DataError(f"{self.path}: no column {name}, only {shown}; name the right one with {option}")
+            raise DataError(
+                f"{self.path}: no column {name}, only {shown}; choose the right one with {option}"
+            )
         return header.index(name)
 
     def _add(self, found: dict[str, LabelRow], path: str, label: str, line: int) -> None:

@@ -26,7 +26,10 @@ _SHOWN = 3  # paths
 def apply_label_table(source: Source, options: LabelOptions) -> Source:
     """Return the same listing with the labels of the table; files not in the table have no class."""
     if not isinstance(source, Images):
-        raise UsageError("--labels is for images, but these are features, which have labels of their own")
+        raise UsageError(
+            f"--labels applies to images, but {next(source.listing())[0]} is a feature file; choose its "
+            "labels with --labels-key"
+        )
     labels = options.read()
     found = [labels.label_of(file.path) for file in source.files]
     if not any(found):
@@ -36,7 +39,7 @@ def apply_label_table(source: Source, options: LabelOptions) -> Source:
             looked_for += ", with backslashes as on Windows; replace them by slashes"
         raise DataError(
             f"{labels.table}: has a label for none of the {format_count(len(source), 'file')}{looked_for}; "
-            "--root names the folder that its paths are relative to"
+            "use --root to give the folder that its paths are relative to"
         )
     files = [
         file._replace(folders=(label,) if label else ())
@@ -70,10 +73,14 @@ def open_source(
         raise DataError(f"{missing[0]}: no such file or folder")
     tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
-        raise UsageError("give images or feature files, not both at once")
+        other = next(name for name in names if name == "-" or Path(name) not in tables)
+        raise UsageError(
+            f"{tables[0]} is a feature file, but {other} is not; give images or feature files, not both"
+        )
     if options.keys != Keys() and not tables:
         raise UsageError(
-            "--features-key, --labels-key and --samples-axis are for feature files, but these are images"
+            "--features-key, --labels-key and --samples-axis apply to feature files, but "
+            f"{names[0]} is not a feature file; leave them out"
         )
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
@@ -88,8 +95,10 @@ def open_source(
     refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source):
         if list(names) == ["-"]:
-            raise DataError("nothing to do: the list of files on stdin is empty")
-        raise DataError(f"nothing to do: no files found in {', '.join(names)}")
+            raise DataError("-: the list of files on stdin is empty")
+        if len(names) > 1:
+            raise DataError(f"{', '.join(names)}: contain no images or feature files")
+        raise DataError(f"{names[0]}: contains no images or feature files")
     return source
 
 

@@ -48,7 +48,7 @@ class FeatureFile:
         reader = reader_of(path)
         found = choose_arrays(path, reader, keys)
         arrays, values = found.arrays, found.values
-        require_room(path, len(values), _BYTES_PER_NAME, "samples")
+        require_room(path, len(values), _BYTES_PER_NAME, "rows")
         stored = with_slashes(str(path))
         names = [f"{stored}#{row}" for row in range(len(values))]
         if "paths" in arrays and arrays["paths"].shape == (len(values),):
@@ -243,7 +243,9 @@ class Features(Source):
         for file in self.files:
             if file.labels is None and not file.are_images:  # an image without a class is left out later
                 word = reader_of(file.path).word
-                raise DataError(f"{file.path}: no labels; name their {word} with --labels-key")
+                raise DataError(
+                    f"{file.path}: no labels; choose the {word} that contains them with --labels-key"
+                )
 
 
 @dataclass(frozen=True)
@@ -283,8 +285,8 @@ def open_tables(paths: list[Path], keys: Keys) -> Features:
     for file in files[1:]:
         if file.n_features != files[0].n_features:
             raise DataError(
-                f"{file.path}: {format_count(file.n_features, 'feature')} per sample, "
-                f"but {files[0].path} has {files[0].n_features}"
+                f"{file.path}: {format_count(file.n_features, 'feature')} per example, but {files[0].path} "
+                f"has {files[0].n_features}; give files with the same features"
             )
     return Features(files)
 
@@ -305,7 +307,7 @@ def rows_as_source(values: Array) -> Features:
     """Return a source of the rows of a table, named "row 0" and so on, without labels."""
     if values.ndim != 2 or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
         raise DataError(
-            f"{_NO_FILE}: features must be a table of numbers with one row per sample, "
+            f"{_NO_FILE}: features must be a table of numbers with one row per query, "
             f"but are {values.dtype} of shape {values.shape}"
         )
     return Features([_Rows(_NO_FILE, Stamp(), values, None, [f"row {row}" for row in range(len(values))])])

@@ -77,7 +77,7 @@ def _stdin_list(nul_separated: bool) -> Iterator[str]:
         raise DataError("-: stdin is closed; give it a list of files")
     content = sys.stdin.buffer.read()
     if not nul_separated and b"\0" in content and b"\n" not in content:
-        raise UsageError("-: the list on stdin contains NUL, as that of find -print0 does; add -0")
+        raise UsageError("-: the list on stdin is separated by NUL, like the output of find -print0; add -0")
     lines = content.split(separator)
     if not nul_separated and all(line.endswith(b"\r") for line in lines if line):  # a list made on Windows
         lines = [line.removesuffix(b"\r") for line in lines]

@@ -64,7 +64,7 @@ def refuse_separators(first: Sequence[str], name: object, separators: str = ";\t
     """Refuse a table whose first row has one field, because its columns have another separator."""
     if found := [mark for mark in separators if len(first) == 1 and mark in first[0]]:
         marks = {";": "semicolons", "\t": "tabs"}[found[0]]
-        raise DataError(f"{name}: its columns are separated by {marks}; save it with commas")
+        raise DataError(f"{name}: the columns are separated by {marks}; save the file with commas")
 
 
 def require_utf_8(text: str, where: str, what: str) -> None:

@@ -90,7 +90,7 @@ def may_be_partial(found: os.stat_result) -> bool:
 
 def occupied_error(place: Path, path: Path) -> OutputError:
     return OutputError(
-        f"{path}: while it is written, crnr needs the name {place.name}, which is a link, a directory or the "
+        f"{path}: while it is written, crnr needs the name {place.name}, which is a link, a folder or the "
         "like; remove it, or write to another file"
     )
 
@@ -106,14 +106,14 @@ def check_output(path: Path) -> None:
     except ValueError as e:  # NUL in a name
         raise OutputError(f"{path}: cannot write ({e}); choose another place") from e
     if found and stat.S_ISDIR(found.st_mode):
-        raise OutputError(f"{path}: is a directory; give a file name")
+        raise OutputError(f"{path}: is a folder; give a file name")
     if folder is None or not stat.S_ISDIR(folder.st_mode):
-        raise OutputError(f"{path}: there is no directory {path.parent}; create it first")
+        raise OutputError(f"{path}: the folder {path.parent} does not exist; create it first")
     if _is_descriptor(path) and found and stat.S_ISREG(found.st_mode):
-        raise OutputError(f"{path}: refers to a file that is already open; give the name of that file")
+        raise OutputError(f"{path}: is a file descriptor; give the name of the file instead")
     target = Path(os.path.realpath(path))
     if not os.path.isdir(target.parent):  # noqa: PTH112, which raises if access is denied
-        raise OutputError(f"{path}: is a link to {target}, whose directory does not exist; create it first")
+        raise OutputError(f"{path}: is a link to {target}, whose folder does not exist; create it first")
     if (is_replaceable(path) and not _may(target.parent, os.W_OK | os.X_OK)) or (
         found and not _may(path, os.W_OK)
     ):
@@ -386,8 +386,8 @@ def _protect(handle: int, target: Path, *, being_written: bool) -> None:
         descriptors.protect(handle, target, being_written=being_written)
     except PermissionError as e:
         raise OutputError(
-            f"{target}: its permissions cannot be kept, as the unfinished file next to it belongs to "
-            "somebody else; remove that, or write to another file"
+            f"{target}: its permissions cannot be kept, because the unfinished file next to it belongs to "
+            "another user; remove that file, or write to another one"
         ) from e
 
 
@@ -412,7 +412,7 @@ def _retry_while_open(action: Callable[[], object], path: Path) -> None:
         except PermissionError as e:
             if time.monotonic() > end:
                 raise OutputError(
-                    f"{path}: another program has it open, so that it cannot be replaced; close it there, "
+                    f"{path}: another program has this file open, so crnr cannot replace it; close it there, "
                     "and run the command again"
                 ) from e
         time.sleep(_PATIENCE / 20)

@@ -97,11 +97,11 @@ def require_memory(needed: int, work: str, remedy: str) -> None:
     free = free_bytes()
     if free is not None and needed > free:
         raise DataError(
-            f"{work} needs {_format_size(needed)} of memory, but {_format_size(free)} are free; {remedy}"
+            f"{work} needs {format_size(needed)} of memory, but {format_size(free)} are free; {remedy}"
         )
 
 
-def _format_size(size: int) -> str:
+def format_size(size: int) -> str:
     unit, name = next(
         (u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")) if size >= u or u == 1
     )

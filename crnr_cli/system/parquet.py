@@ -38,7 +38,7 @@ class ParquetFile:
     """A file that is read a few rows at a time, whatever it declares."""
 
     def __init__(self, path: Path) -> None:
-        require_packages("parquet", f"{path}: reading Parquet", "pyarrow")
+        require_packages("parquet", f"{path}: a Parquet file", "pyarrow")
         self.path = path
         with self._failures():
             found = self._open()
@@ -49,7 +49,7 @@ class ParquetFile:
                 )
             )
             if min(np.diff(self._edges), default=0) < 0 or self._edges[-1] != metadata.num_rows:
-                raise ValueError("its row groups do not have the declared number of rows")
+                raise ValueError("the row groups do not have the declared number of rows")
             self.columns = [_column(field) for field in found.schema_arrow]
         self.n_rows = int(self._edges[-1])
 

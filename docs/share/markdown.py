@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 
 Every command with all its arguments and options. `crnr COMMAND --help-all` shows the same in the terminal,
 and `man crnr-build` as a manual page. [Inputs](inputs.md) describes what SOURCE can be, [output](output.md)
-the files that commands write."""
+the files that commands write, and [automatic defaults](defaults.md) the rules behind `[default: auto]`."""
 
 
 def reference_page(program: Command, exit_codes: dict[str, str]) -> str:

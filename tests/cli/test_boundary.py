@@ -14,7 +14,7 @@ from helpers.samples import make_images
 
 FILES = "error: too many open files; allow more with `ulimit -n`, or use fewer cores with --jobs\n"
 PROCESSES = "error: too many processes; allow more with `ulimit -u`, or use fewer cores with --jobs\n"
-MEMORY = "error: not enough memory; use fewer or smaller samples, or a machine with more memory\n"
+MEMORY = "error: not enough memory; use fewer or smaller images, or a machine with more memory\n"
 
 
 @pytest.mark.parametrize(

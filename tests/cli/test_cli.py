@@ -65,21 +65,21 @@ def test_parameters_that_give_no_answer_leave_the_gallery_as_it_was(crnr: Runner
     before = (built / "gallery.h5").read_bytes()
     result = crnr("build", "gallery", "--mu", "1e-300", "--factor", "low-rank", "-q")
     assert (result.exit, result.out) == (2, "")
-    assert result.err.startswith("error: crnr gives no finite residuals in float32 with mu 1e-300, ")
+    assert result.err.startswith("error: method crnr gives no finite residuals in float32 with mu 1e-300, ")
     assert (built / "gallery.h5").read_bytes() == before
 
 
 def test_build_reports_the_gallery_it_made(crnr: Runner, images: Path) -> None:
     result = crnr("build", "gallery")
     assert (result.exit, result.out) == (0, "")
-    assert result.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 128, crnr, dense; ")
+    assert result.err.startswith("gallery.h5: 3 classes, 9 examples, vectors of length 128, method crnr; ")
     assert sorted(path.name for path in images.iterdir()) == ["gallery", "gallery.h5", "queries"]
 
 
 def test_classify_writes_every_query_once_with_its_truth(crnr: Runner, built: Path) -> None:
     result = crnr("classify", "queries", "-o", "out.csv")
     assert (result.exit, result.out) == (0, "")
-    assert result.err == "9 of 9 inputs labelled: out.csv\n"
+    assert result.err == "labelled 9 of 9 queries: out.csv\n"
     found = rows((built / "out.csv").read_text())
     expected = [(f"queries/{name}/{k}.png", name) for name in ("cat", "dog", "owl") for k in range(3)]
     assert [(row["path"], row["truth"]) for row in found] == expected
@@ -90,7 +90,7 @@ def test_stdout_holds_the_same_csv_as_a_file(crnr: Runner, built: Path) -> None:
     crnr("classify", "queries", "-o", "out.csv")
     result = crnr("classify", "queries")
     assert result.out == (built / "out.csv").read_text()
-    assert result.err == "9 of 9 inputs labelled\n"
+    assert result.err == "labelled 9 of 9 queries\n"
 
 
 def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Path) -> None:
@@ -107,8 +107,8 @@ def test_evaluate_a_csv_and_the_queries_themselves_agree(crnr: Runner, built: Pa
 def test_evaluate_shows_scores_and_explains_rows(crnr: Runner, built: Path) -> None:
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, "")
-    assert "accuracy  1.0000  (95 % 0.7009 to 1.0000)  9 of 9 correct" in result.out
-    assert "confusion: rows are truth, columns are labels" in result.out
+    assert "accuracy  1.0000  (95% 0.7009 to 1.0000)  9 of 9 correct" in result.out
+    assert "confusion matrix: rows are true classes, columns are labels" in result.out
 
 
 def write_predictions(path: Path, lines: list[tuple[str, str, str, str]]) -> None:
@@ -137,12 +137,12 @@ def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_pat
     assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
     shown = crnr("evaluate", "out.csv").out
     assert (
-        "accuracy over all     0.4000  (95 % 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
+        "accuracy over all     0.4000  (95% 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
         in shown
     )
-    assert "macro F1 over all     0.4500                           no answer counts as wrong" in shown
-    assert "coverage              0.8333                           5 of 6 inputs got an answer" in shown
-    assert "failed                1                                1 truncated" in shown
+    assert "macro F1 over all     0.4500                          no answer counts as wrong" in shown
+    assert "answer rate           0.8333                          5 of 6 queries got an answer" in shown
+    assert "failed                1                               1 truncated" in shown
 
 
 def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_mistakes_and_confusion_go_to_files(crnr: Runner, tmp_path: Path) -> Non
     assert (tmp_path / "matrix.csv").read_text() == "truth \\ label,cat,dog\ncat,1,1\ndog,1,1\n"
 
 
-WHY = "; 1 of 5 inputs has no answer, which counts as wrong"
+WHY = "; 1 of 5 queries has no answer, which counts as wrong"
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ WHY = "; 1 of 5 inputs has no answer, which counts as wrong"
         ),
         pytest.param(["--min-accuracy", "0.41"], 4, [f"accuracy 0.4000 is below 0.41{WHY}"], id="accuracy"),
         pytest.param(["--min-f1", "0.46"], 4, [f"macro F1 0.4500 is below 0.46{WHY}"], id="f1"),
-        pytest.param(["--min-answer-rate", "0.84"], 4, ["coverage 0.8333 is below 0.84"], id="coverage"),
+        pytest.param(["--min-answer-rate", "0.84"], 4, ["answer rate 0.8333 is below 0.84"], id="coverage"),
         pytest.param(
             ["--min-answer-rate", "0.84", "--min-f1", "0.9"],
             4,
-            [f"macro F1 0.4500 is below 0.9{WHY}", "coverage 0.8333 is below 0.84"],
+            [f"macro F1 0.4500 is below 0.9{WHY}", "answer rate 0.8333 is below 0.84"],
             id="two",
         ),
     ],
@@ -208,7 +208,7 @@ def test_a_csv_of_another_program(crnr: Runner, tmp_path: Path) -> None:
         ):
             assert result.exit == 4
             assert result.err == (
-                "accuracy 0.3333 is below 0.9; 2 of 3 inputs have no answer, which counts as wrong\n"
+                "accuracy 0.3333 is below 0.9; 2 of 3 queries have no answer, which counts as wrong\n"
             )
 
 
@@ -229,9 +229,11 @@ def test_a_csv_has_its_answers(crnr: Runner, tmp_path: Path, option: list[str]) 
     write_predictions(tmp_path / "out.csv", MIXED)
     result = crnr("evaluate", "out.csv", *option)
     assert (result.exit, result.out) == (2, "")
-    assert result.err == (
-        f"error: {option[0]} is for queries to classify now, but out.csv already has answers\n"
-    )
+    name, value = option
+    name = {"--extractor": "--model-path", "--samples": "--samples-axis"}.get(name, name)
+    is_for_classify = name in ("--reject", "--min-probability", "--sets")
+    remedy = f"run `crnr classify {name} {value}` first" if is_for_classify else "leave it out"
+    assert result.err == (f"error: {name} has no effect on the existing predictions in out.csv; {remedy}\n")
 
 
 def test_info_cuts_nothing(crnr: Runner, images: Path) -> None:
@@ -256,14 +258,15 @@ def test_more_names_than_a_matrix_can_hold(crnr: Runner, tmp_path: Path) -> None
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.err) == (0, "")
-    assert "the 50 of 20002 classes with the lowest F1; --json has all" in result.out
-    assert "most often confused; --json has all" in result.out
+    assert "the 50 of 20002 classes with the lowest F1; --json lists all" in result.out
+    assert "most often confused; --json lists all" in result.out
     assert result.out.count("\n") < 100
     result = crnr("evaluate", "out.csv", "--confusion", "big.csv")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
         "error: out.csv: truth and label have 20002 different names, and --confusion takes at most "
-        "20000; check that they are names of classes, or use --json, which has the cells that are not zero\n"
+        "20000; check that they are names of classes, or use --json, which lists the cells that are not "
+        "zero\n"
     )
     assert crnr.files() == {"out.csv"}
 
@@ -273,7 +276,7 @@ def test_many_classes_without_a_mistake(crnr: Runner, tmp_path: Path) -> None:
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
     shown = crnr("evaluate", "out.csv")
     assert (shown.exit, shown.err) == (0, "")
-    assert shown.out.endswith("\nno class was taken for another\n")
+    assert shown.out.endswith("\nno classes were confused\n")
 
 
 def test_a_matrix_that_is_not_shown_is_not_made(
@@ -296,8 +299,7 @@ def test_build_refuses_too_many_iterations(crnr: Runner, images: Path, iteration
     result = crnr("build", "gallery", "--iterations", iterations)
     assert (result.exit, result.out) == (2, "")
     assert result.err == (
-        f"error: --iterations: {iterations!r} is not a whole number from 1 to 1000000 "
-        "(see `crnr build --help`)\n"
+        f"error: --iterations must be from 1 to 1000000, not {iterations} (see `crnr build --help`)\n"
     )
 
 
@@ -321,7 +323,7 @@ def test_evaluate_without_truth_names_the_remedy(crnr: Runner, tmp_path: Path) -
     write_predictions(tmp_path / "out.csv", [("", "dog", "0.1", "ok")])
     result = crnr("evaluate", "out.csv")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith("error: out.csv: no row has a true class to compare with; put the queries")
+    assert result.err.startswith("error: out.csv: no query has a true class; put the queries")
 
 
 def test_info_describes_the_gallery(crnr: Runner, built: Path) -> None:
@@ -340,7 +342,10 @@ def test_build_resizes_large_images_and_prints_a_note(crnr: Runner, tmp_path: Pa
         noise(i, (70, 50)).save(tmp_path / "g" / name / "x.png")
     result = crnr("build", "g")
     assert result.exit == 0
-    assert "note: images are larger than 64x64: all are resized to 64x64; --size" in result.err
+    assert (
+        "note: images are larger than 64x64: all are resized to 64x64; choose another size with --size"
+        in result.err
+    )
     pixels = crnr("build", "g", "--size", "10x5", "--color", "--extractor", "pixels", "--json")
     assert json.loads(pixels.out)["dimension"] == 150
 
@@ -351,7 +356,7 @@ def test_features_with_pca_through_the_command_line(crnr: Runner, tmp_path: Path
     options = ("--pca", "30", "--lam", "1e-3", "--dtype", "float64", "--factor", "low-rank")
     build = crnr("build", features, *keys, *options)
     assert (build.exit, build.out) == (0, "")
-    assert "dimension 30, crnr, low-rank" in build.err
+    assert "vectors of length 30, method crnr" in build.err
     query = ("--features-key", "queries/features", "--labels-key", "queries/labels")
     result = crnr("classify", features, *query, "-o", "out.csv")
     assert result.exit == 0
@@ -380,10 +385,7 @@ def test_a_list_on_stdin_is_classified_in_its_order(crnr: Runner, built: Path) -
         ("queries/cat/0.png", "cat", "ok"),
         ("nowhere.png", "", "vanished"),
     ]
-    assert result.err == (
-        "2 of 3 inputs labelled\nno answer: nowhere.png: vanished, no such file\n"
-        "without an answer: 1 vanished (see the column status)\n"
-    )
+    assert result.err == ("labelled 2 of 3 queries\nfailed: nowhere.png: vanished, no such file\n")
 
 
 def test_names_with_newlines_go_by_nul(crnr: Runner, built: Path) -> None:
@@ -415,49 +417,57 @@ def test_a_readme_among_the_images_alone_is_exit_0(crnr: Runner, built: Path) ->
     assert crnr("classify", "queries").exit == 0
     result = crnr("build", "gallery")
     assert result.exit == 0
-    assert "left out: gallery/cat/README.txt: not an image in a supported format" in result.err
+    assert "failed: gallery/cat/README.txt: not an image in a supported format" in result.err
 
 
 def test_a_blank_image_in_the_gallery_is_left_out_and_named(crnr: Runner, images: Path) -> None:
     Image.new("L", (8, 8)).save("gallery/cat/black.png")
     result = crnr("build", "gallery")
     assert result.exit == 3
-    assert "left out: gallery/cat/black.png: nothing to compare: all of one colour" in result.err
-    assert "9 samples" in result.err
+    assert "failed: gallery/cat/black.png: nothing to compare: all of one colour" in result.err
+    assert "9 examples" in result.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         pytest.param(
-            ["classify", "queries"], 1, "gallery.h5: no such gallery; make it with", id="no gallery"
+            ["classify", "queries"], 1, "gallery.h5: no such gallery; create it with", id="no gallery"
         ),
         pytest.param(
-            ["classify", "queries", "-g", "foreign.h5"], 1, "foreign.h5: not a crnr gallery", id="foreign"
+            ["classify", "queries", "-g", "foreign.h5"],
+            1,
+            "foreign.h5: not a gallery; create one with `crnr build`",
+            id="foreign",
         ),
-        pytest.param(["build", "empty"], 1, "nothing to do: no files found in empty", id="empty folder"),
+        pytest.param(["build", "empty"], 1, "empty: contains no images or feature files", id="empty folder"),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
             ["build", "nan.npz"],
             1,
-            "NaN or infinity in 1 row, to be fixed or removed: nan.npz#1",
+            "NaN or infinity in 1 row; correct or remove nan.npz#1",
             id="NaN in the gallery",
         ),
         pytest.param(
             ["build", "gallery", "--method", "nope"], 2, "'nope' is not one of crnr, nrc, ", id="method"
         ),
         pytest.param(
-            ["build", "gallery", "--method", "nrc", "--lam", "1"], 2, "nrc has no parameter lam", id="lam"
+            ["build", "gallery", "--method", "nrc", "--lam", "1"],
+            2,
+            "--lam does not apply to --method nrc; it belongs to crnr",
+            id="lam",
         ),
-        pytest.param(["build", "gallery", "--mu", "0"], 2, "--mu: '0' is not a number above 0", id="mu"),
+        pytest.param(["build", "gallery", "--mu", "0"], 2, "--mu must be above 0, not 0", id="mu"),
         pytest.param(
             ["evaluate", "out.csv", "queries"],
             2,
-            "give predictions CSVs or labelled queries, not both at once",
+            "",
             id="CSV and queries",
         ),
-        pytest.param(["build", "gallery", "-o", "empty"], 1, "empty: is a directory", id="output a folder"),
-        pytest.param(["build", "gallery", "-o", "x/y.h5"], 1, "there is no directory x", id="output nowhere"),
+        pytest.param(["build", "gallery", "-o", "empty"], 1, "empty: is a folder", id="output a folder"),
+        pytest.param(
+            ["build", "gallery", "-o", "x/y.h5"], 1, "the folder x does not exist", id="output nowhere"
+        ),
     ],
 )
 def test_an_error_is_one_line_and_leaves_nothing(
@@ -479,12 +489,20 @@ def test_an_error_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["g.npz", "--size", "8"], "--size is for images, but these are features"),
-        (["g.npz", "--color"], "--color is for images, but these are features"),
+        (
+            ["g.npz", "--size", "8"],
+            "--size only applies to images, but g.npz contains features; leave the option out",
+        ),
+        (
+            ["g.npz", "--color"],
+            "--color only applies to images, but g.npz contains features; leave the option out",
+        ),
         *(
             (
                 ["gallery", option, "rows"],
-                "--features-key, --labels-key and --samples-axis are for feature files, but these are images",
+                "--features-key, --labels-key and --samples-axis apply to feature files, but gallery is not "
+                "a "
+                "feature file; leave them out",
             )
             for option in ("--features-key", "--labels-key", "--samples-axis")
         ),
@@ -535,7 +553,7 @@ def test_queries_of_another_dimension_are_refused_with_both_numbers(crnr: Runner
     result = crnr("classify", "q.npz", "-o", "out.csv")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: q.npz: 6 features per sample, but the gallery was built from 5; "
+        "error: q.npz: 6 features per query, but gallery.h5 was built from 5; "
         "use the same features for both\n"
     )
     assert not Path("out.csv").exists()
@@ -569,10 +587,12 @@ def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, images
     Path("gallery/cat").rename("one/cat")
     result = crnr("build", "one", "-o", "one.h5")
     assert result.exit == 0
-    assert "note: only one class, cat: classify will refuse this gallery" in result.err
+    assert "note: only one class, cat: add another class with `crnr add` before you classify" in result.err
     result = crnr("classify", "queries", "-g", "one.h5")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: the gallery has only one class, cat; add samples of another class to it\n"
+    assert result.err == (
+        "error: one.h5: has only one class, cat; add examples of another class with `crnr add`\n"
+    )
 
 
 def test_the_gallery_is_found_by_environment(
@@ -634,7 +654,7 @@ def test_tables_whose_reader_leaves_are_quiet_too(crnr: Runner, built: Path, com
 
 def test_a_narrow_screen_cuts_no_figure(crnr: Runner, built: Path) -> None:
     assert "…" not in crnr("compare", "gallery", "--test", "queries", "--methods", "crnr,nn", columns=40).out
-    assert "(95 % 0.7009 to 1.0000)" in crnr("evaluate", "queries", columns=40).out
+    assert "(95% 0.7009 to 1.0000)" in crnr("evaluate", "queries", columns=40).out
 
 
 def test_compare_with_a_test_of_other_classes_is_refused(crnr: Runner, built: Path) -> None:
@@ -642,7 +662,7 @@ def test_compare_with_a_test_of_other_classes_is_refused(crnr: Runner, built: Pa
     noise(1).save("other/bee/x.png")
     result = crnr("compare", "gallery", "--test", "other", "--methods", "nn")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith("error: other: none of its classes is in the gallery; put the")
+    assert result.err.startswith("error: other: none of the classes is in the gallery; put the")
 
 
 @pytest.mark.usefixtures("built")
@@ -658,7 +678,7 @@ def test_cron_gives_the_same_bytes_as_a_terminal(crnr: Runner, built: Path) -> N
     result = crnr.bash("crnr classify queries -o cron.csv 2>log < /dev/null", cron)
     assert result == Outcome(0, "", "")
     assert (built / "cron.csv").read_bytes() == (built / "terminal.csv").read_bytes()
-    assert (built / "log").read_text() == "9 of 9 inputs labelled: cron.csv\n"
+    assert (built / "log").read_text() == "labelled 9 of 9 queries: cron.csv\n"
 
 
 def test_names_cannot_command_a_terminal(crnr: Runner, tmp_path: Path) -> None:

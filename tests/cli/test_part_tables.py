@@ -76,8 +76,8 @@ def test_parts_are_counted_and_the_classes_of_the_others_listed(built: Runner) -
     against = [record for record in records if record["margin"] < 0]
     supporting = sum(record["margin"] > 0 for record in records)
     label = lines[0].removeprefix("query.png: ").partition(" by crnr")[0]
-    assert f"{supporting} of 64 parts speak for {label}, {len(against)} against it:" in lines
-    start = next(i for i, line in enumerate(lines) if line.startswith(" others speak for"))
+    assert f"{supporting} of 64 tiles support {label}, {len(against)} contradict it:" in lines
+    start = next(i for i, line in enumerate(lines) if line.startswith(" others support"))
     listed = [line.strip() for line in lines[start + 2 : start + 2 + len({r["label"] for r in against})]]
     for line in listed:
         found = re.fullmatch(r"(.+?) +(\d+) +(-\d\.\d\d) +row (\d), column (\d)", line)
@@ -94,8 +94,8 @@ def test_parts_are_counted_and_the_classes_of_the_others_listed(built: Runner) -
 
 def test_a_single_part_supports_the_label(built: Runner) -> None:
     lines, _ = shown(built, "1x1")
-    assert any(re.fullmatch("1 of 1 part speaks for .+, 0 against it:", line) for line in lines)
-    assert not any("others speak for" in line for line in lines)
+    assert any(re.fullmatch("1 of 1 tile supports .+, 0 contradict it:", line) for line in lines)
+    assert not any("others support" in line for line in lines)
 
 
 def test_part_table_lists_the_classes_with_most_parts(crnr: Runner) -> None:
@@ -115,7 +115,7 @@ def test_part_table_lists_the_classes_with_most_parts(crnr: Runner) -> None:
     assert crnr("build", "g", "--extractor", "pixels", "--parts", "3x4", "-o", "g.h5", "-q").exit == 0
     result = crnr("explain", "query.png", "-g", "g.h5")
     assert (result.exit, result.err) == (0, "")
-    assert "\n4 of 12 parts speak for class 00, 8 against it:\n" in result.out
-    table = result.out.partition("others speak for")[2].partition("largest")[0]
+    assert "\n4 of 12 tiles support class 00, 8 contradict it:\n" in result.out
+    table = result.out.partition("others support")[2].partition("largest")[0]
     assert sum(f" {name} " in table for name in names[4:]) == 6
-    assert "\n2 more classes have 2 parts\n" in re.sub(" +\n", "\n", table)
+    assert "\n2 more classes have 2 tiles\n" in re.sub(" +\n", "\n", table)

@@ -186,13 +186,13 @@ def check_refusal(here: Path, argument: tuple[str, str], given: str) -> None:
     assert {path: path.lstat().st_mtime_ns for path in here.iterdir()} == before
     if outcome.exit == 3:  # an input among others that cannot be used has its row
         assert argument == ("classify", "sources")
-        assert "without an answer: 1 " in outcome.err
+        assert "failed: " in outcome.err
         return
     assert outcome.exit in (1, 2), outcome
     assert outcome.out == ""
     *notes, error = outcome.err.splitlines()
     assert error.startswith("error: ")
-    assert all(note.startswith(("left out: ", "missing: ", "... and ")) for note in notes)
+    assert all(note.startswith(("failed: ", "missing: ", "... and ")) for note in notes)
     assert reason in error or "was built without a network" in error
     if given == "empty" and argument[1] in ("sources", "query", "test", "against"):
         assert error == "error: the name of a source is empty; is a variable of your script not set?"

@@ -25,11 +25,10 @@ def tuned(crnr: Runner) -> Runner:
     return crnr
 
 
-REPLACES = "note: replacing gallery.h5 of 2026-02-03 04:05"
+REPLACES = "note: replaced gallery.h5 of 2026-02-03 04:05"
 LOST = [
-    "note: 3 samples of the old gallery are not in the new one, such as more.npz#0; "
-    "`crnr add` keeps old samples",
-    "note: the old gallery had other settings: iterations 7, lam 0.1; `crnr build --update` keeps them",
+    "note: 3 examples of the previous gallery were dropped, such as more.npz#0; use `crnr add` to keep them",
+    "note: the previous gallery had other settings: iterations 7, lam 0.1; `crnr build --update` keeps them",
 ]
 
 
@@ -38,7 +37,7 @@ def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
     outcome = tuned(*command.split())
     assert outcome.exit == 0
     lines = outcome.err.splitlines()
-    assert lines[0] == f"{REPLACES}: 3 classes, 18 samples"
+    assert lines[0] == f"{REPLACES} (3 classes, 18 examples)"
     assert LOST[0] in lines
     assert [line for line in lines if "other settings" in line] == LOST[1:] or command.startswith("tune")
 
@@ -46,7 +45,7 @@ def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
 def test_build_notes_a_replaced_gallery_with_another_method(tuned: Runner) -> None:
     err = tuned("build", "first.npz", "more.npz", "--method", "crc").err
     assert err.splitlines()[-1] == (
-        "note: the old gallery had other settings: method crnr; `crnr build --update` keeps them"
+        "note: the previous gallery had other settings: method crnr; `crnr build --update` keeps them"
     )
 
 
@@ -54,11 +53,11 @@ def test_build_notes_a_replaced_gallery_with_another_extractor(crnr: Runner) -> 
     make_images(crnr.here / "gallery")
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("build", "gallery", "--cell", "4").err.splitlines()[-1] == (
-        "note: the old gallery had other settings: extractor gradients, 8x8, cells of 3, 8 directions; "
+        "note: the previous gallery had other settings: extractor gradients, 8x8, cells of 3, 8 directions; "
         "`crnr build --update` keeps them"
     )
     assert crnr("build", "gallery", "--extractor", "pixels").err.splitlines()[-1] == (
-        "note: the old gallery had other settings: extractor gradients, 8x8, cells of 4, 8 directions; "
+        "note: the previous gallery had other settings: extractor gradients, 8x8, cells of 4, 8 directions; "
         "`crnr build --update` keeps them"
     )
 
@@ -66,8 +65,8 @@ def test_build_notes_a_replaced_gallery_with_another_extractor(crnr: Runner) -> 
 def test_nothing_is_lost(tuned: Runner) -> None:
     lines = tuned("build", "first.npz", "more.npz", "--lam", "0.1", "--iterations", "7").err.splitlines()
     assert len(lines) == 2
-    assert lines[0] == f"{REPLACES}: 3 classes, 18 samples"
-    assert lines[1].startswith("gallery.h5: 3 classes, 18 samples, ")
+    assert lines[0] == f"{REPLACES} (3 classes, 18 examples)"
+    assert lines[1].startswith("gallery.h5: 3 classes, 18 examples, ")
 
 
 def test_a_source_that_cannot_be_read_replaces_nothing(tuned: Runner) -> None:
@@ -83,7 +82,7 @@ def test_build_quiet_prints_no_note_on_a_replaced_gallery(tuned: Runner) -> None
 def test_a_gallery_that_is_updated_is_not_replaced(tuned: Runner) -> None:
     outcome = tuned("build", "first.npz", "more.npz", "--update")
     assert outcome.exit == 0
-    assert "replacing" not in outcome.err
+    assert "replaced" not in outcome.err
 
 
 @pytest.mark.parametrize("content", [b"", b"damaged", "cut"], ids=repr)
@@ -94,7 +93,7 @@ def test_a_file_that_is_no_gallery(tuned: Runner, content: bytes | str) -> None:
     os.utime(path, (MADE.timestamp(),) * 2)
     outcome = tuned("build", "first.npz")
     assert outcome.exit == 0
-    assert outcome.err.splitlines()[0] == f"{REPLACES}, which is not a readable gallery"
+    assert outcome.err.splitlines()[0] == f"{REPLACES}, which was not a readable gallery"
 
 
 def test_the_variable_is_for_reading(tuned: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ def test_the_variable_is_for_reading(tuned: Runner, monkeypatch: pytest.MonkeyPa
     outcome = tuned("build", "first.npz")
     assert outcome.exit == 0
     assert outcome.err.splitlines()[-1] == (
-        "note: CRNR_GALLERY is precious.h5, so that other commands use that gallery if they are given none"
+        "note: CRNR_GALLERY is precious.h5, so other commands use that gallery unless they are given another"
     )
     assert Path("precious.h5").read_bytes() == before
     assert tuned.files() == {"precious.h5", "gallery.h5", "first.npz", "more.npz"}

@@ -33,14 +33,14 @@ def test_sorting_and_undoing(crnr: Runner, how: str, done: str) -> None:
     make()
     words = f"sorted: 3 files {done} into 1 folder\n{UNDO}"
     assert crnr("sort", "out.csv", "sorted", "--how", how) == Outcome(0, "", words)
-    again = Outcome(0, "", "sorted: nothing to do, 3 are already there\n")
+    again = Outcome(0, "", "sorted: no files to place, 3 are already there\n")
     assert crnr("sort", "out.csv", "sorted", "--how", how) == again
     assert {path.name for path in Path("sorted/cat").iterdir()} == {"0.png", "0 (2).png", "1.png"}
     undone = "3 files moved back\n" if how == "move" else "3 files removed\n"
     assert crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl") == Outcome(0, "", undone)
     assert crnr.files() == {"q", "out.csv"}
     missing = crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl")
-    assert missing == Outcome(1, "", "error: sorted/.crnr-sort-1.jsonl: there is no such list\n")
+    assert missing == Outcome(1, "", "error: sorted/.crnr-sort-1.jsonl: no such undo file\n")
 
 
 def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
@@ -94,7 +94,7 @@ def test_sort_undo_reports_changed_files(crnr: Runner) -> None:
         3,
         "",
         "left out: sorted/cat/1.png: has changed since it was sorted\n2 files removed\n"
-        "sorted/.crnr-sort-1.jsonl is kept for what is left\n",
+        "kept sorted/.crnr-sort-1.jsonl for the rest\n",
     )
 
 
@@ -112,8 +112,8 @@ def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
     outcome = crnr("sort", "out.csv", folder)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err in (
-        "error: file: is not a folder; choose another place\n",
-        "error: missing/sorted: there is no directory missing; create it first\n",
+        "error: file: is not a folder; choose another one\n",
+        "error: missing/sorted: the folder missing does not exist; create it first\n",
     )
 
 

@@ -22,7 +22,7 @@ def built(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize(
-    ("command", "what"), [("classify", "list of files"), ("evaluate", "predictions CSV")]
+    ("command", "what"), [("classify", "list of files"), ("evaluate", "predictions file")]
 )
 def test_a_list_from_closed_stdin(crnr: Runner, command: str, what: str) -> None:
     outcome = crnr.process(command, "-", preexec_fn=lambda: os.close(0))
@@ -40,7 +40,7 @@ def test_closed_stderr_changes_nothing(crnr: Runner) -> None:
 @pytest.mark.usefixtures("built")
 def test_closed_stdout_does_not_matter_if_nothing_goes_there(crnr: Runner) -> None:
     outcome = crnr.process("classify", "gallery.npz", "-o", "out.csv", preexec_fn=lambda: os.close(1))
-    assert (outcome.exit, outcome.err) == (0, "15 of 15 inputs labelled: out.csv\n")
+    assert (outcome.exit, outcome.err) == (0, "labelled 15 of 15 queries: out.csv\n")
     assert (crnr.here / "out.csv").exists()
 
 
@@ -64,9 +64,7 @@ def test_a_report_is_not_written_over_an_open_file(crnr: Runner) -> None:
         file.flush()
         outcome = crnr.process("evaluate", "gallery.npz", "--errors", "/dev/stdout", stdout=file)
     assert outcome.exit == 1
-    assert outcome.err == (
-        "error: /dev/stdout: refers to a file that is already open; give the name of that file\n"
-    )
+    assert outcome.err == ("error: /dev/stdout: is a file descriptor; give the name of the file instead\n")
     assert (crnr.here / "all.txt").read_text() == "first\n"
 
 
@@ -104,7 +102,7 @@ def test_a_terminal_shows_progress(crnr: Runner) -> None:
     """Bars are for eyes: on a terminal, not in a log."""
     shown = on_a_terminal(crnr, "classify", "gallery.npz", "-o", "out.csv")
     assert b"classifying" in shown
-    assert b"15 of 15 inputs labelled: out.csv" in shown
+    assert b"labelled 15 of 15 queries: out.csv" in shown
     assert Path("out.csv").exists()
 
 
@@ -136,7 +134,7 @@ def test_no_line_of_another_program_appears_in_a_bar(
             shown += part
     os.close(controller)
     assert ended(process).exit == 0
-    assert b"15 of 15 inputs labelled" in shown
+    assert b"labelled 15 of 15 queries" in shown
     assert (b"classifying" in shown) == has_bar
 
 

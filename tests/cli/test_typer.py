@@ -57,9 +57,9 @@ def test_the_other_typer_lacks_the_private_module(crnr: Runner, other_typer: dic
 def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: dict[str, str]) -> None:
     built = run(crnr, other_typer, "build gallery --method nn")
     assert (built.exit, built.out) == (0, "")
-    assert built.err.startswith("gallery.h5: 3 classes, 9 samples, dimension 128, nn; ")
+    assert built.err.startswith("gallery.h5: 3 classes, 9 examples, vectors of length 128, method nn; ")
     assert run(crnr, other_typer, "classify queries -o out.csv") == Outcome(
-        0, "", "9 of 9 inputs labelled: out.csv\n"
+        0, "", "labelled 9 of 9 queries: out.csv\n"
     )
     assert run(crnr, other_typer, "classify queries -q").out == (images / "out.csv").read_text()
     scored = run(crnr, other_typer, "evaluate out.csv --min-accuracy 1")
@@ -86,7 +86,7 @@ def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: di
         (
             "build x --power 0",
             2,
-            "--power: '0' is not a number above 0 and at most 100 (see `crnr build --help`)",
+            "--power must be above 0 and at most 100, not 0 (see `crnr build --help`)",
         ),
         (
             "build x --dtype int8",

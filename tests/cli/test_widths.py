@@ -48,8 +48,8 @@ def test_output_of_all_commands_fits_the_terminal(
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in result.out.splitlines()]
     assert max(map(cell_len, lines)) <= columns
     assert "\u2026" not in result.out  # nothing is cut off
-    whole = {"evaluate": "precision recall support", "compare": "accuracy method", "info": "samples"}
-    whole["audit"] = "samples outliers"
+    whole = {"evaluate": "precision recall support", "compare": "accuracy method", "info": "examples"}
+    whole["audit"] = "examples outliers"
     for word in whole.get(command.split()[0], "residual").split():
         assert word in result.out
 

@@ -161,7 +161,7 @@ def test_queries_that_do_not_converge_on_workers_are_reported(address: str, crnr
     outcome = crnr("classify", "gallery.npz", "-o", "out.csv", "--batch-size", 4, "--dask", address)
     assert outcome.exit == 0
     assert outcome.err.splitlines()[-1].startswith(
-        "warning: 15 queries did not converge: src stopped after 1 "
+        "warning: 15 queries did not converge: method src stopped after 1 "
     )
 
 

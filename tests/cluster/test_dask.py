@@ -153,7 +153,7 @@ def test_no_cluster_there(crnr: Runner, features: str, monkeypatch: pytest.Monke
         )
         refused = crnr(command, *given, "--dask", "local:x")
         assert (refused.exit, refused.out) == (2, "")
-        assert refused.err == "error: --dask local:x: write local:N for N processes, as in local:4\n"
+        assert refused.err == "error: --dask local:x: write local:N for N processes, such as local:4\n"
 
 
 def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

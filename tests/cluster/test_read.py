@@ -155,7 +155,7 @@ def test_a_stopped_extraction_goes_on_with_and_without_a_cluster(
             extract(["gallery"], Path("f.h5"), options, stop, workers.pop(first))
         (other,) = workers.values()
         report = extract(["gallery"], Path("f.h5"), options, workers=other)
-    assert any("continuing after 6 of 17 inputs" in note.text for note in report.notes)
+    assert any("continuing after 6 of 17 queries" in note.text for note in report.notes)
     assert same("f.h5", "whole.h5")
 
 
@@ -176,7 +176,7 @@ def test_features_need_no_cluster(crnr: Runner) -> None:
         refused = crnr(*command, "--dask", "local:1")
         assert (refused.exit, refused.out) == (2, "")
         assert refused.err == (
-            "error: --dask is for images, which the workers read, but these are features; leave it out\n"
+            "error: --dask only applies to images, which the workers read; leave it out for feature files\n"
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.gallery.file import load_gallery
-from helpers.faults import CLASSIFY, Case, labelled, make_queries, without
+from helpers.faults import CLASSIFY, Case, labelled, make_queries
 from helpers.runner import read_rows
 from helpers.samples import make_features
 
@@ -41,12 +41,20 @@ def test_other_dimension(case: Case) -> None:
         "classify queries.npz -o out.csv",
         exit=1,
         err=[
-            "error: queries.npz: 5 features per sample, but the gallery was built from 6; "
+            "error: queries.npz: 5 features per query, but gallery.h5 was built from 6; "
             "use the same features for both"
         ],
     )
     make_queries()
-    case.run(CLASSIFY, exit=1, err=["error: the gallery was built from features, but these are images"])
+    case.run(
+        CLASSIFY,
+        exit=1,
+        err=[
+            "error: queries/good.png: is an image, but gallery.h5 was built from features; give features, "
+            "or a "
+            "gallery that was built from images"
+        ],
+    )
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5", "queries"}
 
 
@@ -69,16 +77,17 @@ def test_types_of_features(case: Case) -> None:
         answers.append(Path("out.csv").read_bytes())
     assert set(answers) == {answers[0]}
     Path("out.csv").unlink()
-    for kind, found in (("c8", "complex64"), ("O", "object")):
+    for kind, words in (
+        (
+            "c8",
+            "features must be a table of numbers with one row per example, or a stack of images, but "
+            "'features' "
+            "is complex64 of shape (4, 2); choose another array with --features-key",
+        ),
+        ("O", "'features' contains Python objects, which crnr never loads; save a numeric array instead"),
+    ):
         np.savez("queries.npz", features=values.astype(kind))
-        case.run(
-            "classify queries.npz -o out.csv",
-            exit=1,
-            err=[
-                "error: queries.npz: features must be a table of numbers with one row per sample, or a stack "
-                f"of images, but are {found} of shape (4, 2); name another dataset with --features-key"
-            ],
-        )
+        case.run("classify queries.npz -o out.csv", exit=1, err=[f"error: queries.npz: {words}"])
     assert case.files() == {"gallery.npz", "queries.npz", "gallery.h5"}
 
 
@@ -95,7 +104,7 @@ def test_values_that_are_not_finite(case: Case) -> None:
     case.run(
         "build bad.npz",
         exit=1,
-        err=["error: NaN or infinity in 2 rows, to be fixed or removed: bad.npz#1, bad.npz#3"],
+        err=["error: NaN or infinity in 2 rows; correct or remove bad.npz#1, bad.npz#3"],
     )
     assert case.files() == {"bad.npz"}
     np.savez("gallery.npz", features=values * 1e200, labels=labels)
@@ -106,9 +115,8 @@ def test_values_that_are_not_finite(case: Case) -> None:
         exit=3,
         err=[
             labelled(2, 4),
-            "no answer: bad.npz#1: non_finite, contains NaN or infinity",
-            "no answer: bad.npz#3: non_finite, contains NaN or infinity",
-            without("2 non_finite"),
+            "failed: bad.npz#1: non_finite, contains NaN or infinity",
+            "failed: bad.npz#3: non_finite, contains NaN or infinity",
         ],
         statuses={"bad.npz#0": "ok", "bad.npz#1": "non_finite", "bad.npz#2": "ok", "bad.npz#3": "non_finite"},
     )
@@ -127,14 +135,23 @@ def test_labels(case: Case) -> None:
         case.run(
             f"build {name}.npz -o {name}.h5",
             exit=0,
-            err=[f"{name}.h5: 2 classes, 4 samples, dimension 2, crnr, dense"],
+            err=[f"{name}.h5: 2 classes, 4 examples, vectors of length 2, method crnr"],
         )
         assert load_gallery(Path(f"{name}.h5")).classes == ["10", "7"]
     np.savez("short.npz", features=values, labels=["7", "10", "10"])
-    case.run("build short.npz", exit=1, err=["error: short.npz: 4 rows of features but 3 labels"])
+    case.run(
+        "build short.npz",
+        exit=1,
+        err=[
+            "error: short.npz: 'features' has 4 rows but 'labels' has 3; choose matching arrays with "
+            "--features-key and --labels-key"
+        ],
+    )
     np.savez("none.npz", features=values)
     case.run(
-        "build none.npz", exit=1, err=["error: none.npz: no labels; name their dataset with --labels-key"]
+        "build none.npz",
+        exit=1,
+        err=["error: none.npz: no labels; choose the array that contains them with --labels-key"],
     )
     assert "gallery.h5" not in case.files()
 
@@ -150,15 +167,15 @@ def test_other_dataset_names(case: Case) -> None:
         "build data.h5",
         exit=1,
         err=[
-            "error: data.h5: no dataset features; it could be deep/vectors with the labels y, or "
-            "other/vectors with the labels y; choose with --features-key and --labels-key"
+            "error: data.h5: no array called 'features'; choose with --features-key ('deep/vectors' or "
+            "'other/vectors') and --labels-key ('y')"
         ],
     )
     assert case.files() == {"data.h5"}
     case.run(
         "build data.h5 --features-key deep/vectors --labels-key y",
         exit=0,
-        err=["gallery.h5: 3 classes, 3 samples, dimension 3, crnr, dense"],
+        err=["gallery.h5: 3 classes, 3 examples, vectors of length 3, method crnr"],
     )
     with h5py.File("pair.h5", "w") as file:
         file["deep/vectors"] = np.eye(3)
@@ -167,9 +184,9 @@ def test_other_dataset_names(case: Case) -> None:
         "build pair.h5 -o other.h5",
         exit=0,
         err=[
-            "note: pair.h5: the features are deep/vectors (3 x 3), the labels are y; "
-            "--features-key and --labels-key name others",
-            "other.h5: 3 classes, 3 samples, dimension 3, crnr, dense",
+            "note: pair.h5: using the features 'deep/vectors' (3 x 3) and the labels 'y'; "
+            "choose others with --features-key and --labels-key",
+            "other.h5: 3 classes, 3 examples, vectors of length 3, method crnr",
         ],
     )
 

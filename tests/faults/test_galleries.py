@@ -25,15 +25,15 @@ def test_one_class(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: only one class, ant: classify will refuse this gallery",
-            "gallery.h5: 1 class, 4 samples, dimension 128, crnr, dense",
+            "note: only one class, ant: add another class with `crnr add` before you classify",
+            "gallery.h5: 1 class, 4 examples, vectors of length 128, method crnr",
         ],
     )
     make_queries()
     case.run(
         CLASSIFY,
         exit=1,
-        err=["error: the gallery has only one class, ant; add samples of another class to it"],
+        err=["error: gallery.h5: has only one class, ant; add examples of another class with `crnr add`"],
     )
     assert case.files() == {"gallery", "gallery.h5", "queries"}
 
@@ -87,7 +87,7 @@ def test_damaged_gallery(case: Case) -> None:
     case.run(
         CLASSIFY,
         exit=1,
-        err=["error: gallery.h5: damaged (its checksum does not match); restore it or build it again"],
+        err=["error: gallery.h5: damaged (the checksum does not match); restore it or build it again"],
     )
     Path("gallery.h5").write_bytes(whole[: len(whole) // 2])
     outcome = case(*CLASSIFY.split())
@@ -116,11 +116,15 @@ def test_other_versions(case: Case) -> None:
     )
     with h5py.File("other.h5", "w") as file:
         file["features"] = np.eye(2)
-    case.run(f"{CLASSIFY} -g other.h5", exit=1, err=["error: other.h5: not a crnr gallery"])
+    case.run(
+        f"{CLASSIFY} -g other.h5",
+        exit=1,
+        err=["error: other.h5: not a gallery; create one with `crnr build`"],
+    )
     case.run(
         f"{CLASSIFY} -g none.h5",
         exit=1,
-        err=["error: none.h5: no such gallery; make it with `crnr build FOLDER -o none.h5`"],
+        err=["error: none.h5: no such gallery; create it with `crnr build FOLDER -o none.h5`"],
     )
     assert case.files() == {"queries", "gallery", "gallery.h5", "other.h5"}
 
@@ -140,27 +144,27 @@ def test_hostile_hdf5(case: Case) -> None:
     with h5py.File("external.h5", "w") as file:
         file["features"] = h5py.ExternalLink("secret.h5", "features")
         file["labels"] = labels
-    refuse("external.h5", "dataset features is a link; copy the data into the file")
+    refuse("external.h5", "the array 'features' is a link; copy the data into the file")
     with h5py.File("soft.h5", "w") as file:
         file["features"] = h5py.SoftLink("/labels")
         file["labels"] = labels
-    refuse("soft.h5", "dataset features is a link; copy the data into the file")
+    refuse("soft.h5", "the array 'features' is a link; copy the data into the file")
     with h5py.File("virtual.h5", "w") as file:
         layout = h5py.VirtualLayout((4, 4), float)
         layout[:] = h5py.VirtualSource("secret.h5", "features", (4, 4))
         file.create_virtual_dataset("features", layout)
         file["labels"] = labels
-    refuse("virtual.h5", "dataset features refers to other files; copy the data into one file")
+    refuse("virtual.h5", "the array 'features' refers to other files; copy the data into one file")
     with h5py.File("raw.h5", "w") as file:
         file.create_dataset("features", (4, 4), float, external=[("/etc/passwd", 0, 128)])
         file["labels"] = labels
-    refuse("raw.h5", "dataset features refers to other files; copy the data into one file")
+    refuse("raw.h5", "the array 'features' refers to other files; copy the data into one file")
     with h5py.File("huge.h5", "w") as file:
         file.create_dataset("features", (10**12, 10**3), float, chunks=(1, 10**3), compression="gzip")
         file["labels"] = labels
     refuse(
         "huge.h5",
-        "dataset features declares 8000000000000000 bytes and holds 0; write the complete file again",
+        "the array 'features' declares 8000000000000000 bytes and holds 0; write the complete file again",
     )
     with h5py.File("filter.h5", "w") as file:
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -171,15 +175,15 @@ def test_hostile_hdf5(case: Case) -> None:
         file["labels"] = labels
     refuse(
         "filter.h5",
-        "dataset features uses an unsupported compression; store it with gzip, or uncompressed",
+        "the array 'features' uses an unsupported compression; store it with gzip, or uncompressed",
     )
     with h5py.File("deep.h5", "w") as file:
         file["/".join("abcdefghijkl") + "/features"] = np.eye(4)
-    refuse("deep.h5", "not a readable HDF5 file (more than 8 levels of groups)")
+    refuse("deep.h5", "not a readable HDF5 file (more than 8 levels of groups); write it again")
     with h5py.File("reference.h5", "w") as file:
         file.create_dataset("features", (4, 4), h5py.ref_dtype)
         file["labels"] = labels
-    refuse("reference.h5", "dataset features is of type object, but must be numbers or text")
+    refuse("reference.h5", "the array 'features' is of type object, but must be numbers or text")
     assert "gallery.h5" not in case.files()
 
     make_images(case.here / "gallery")

@@ -39,7 +39,7 @@ def test_interrupted(case: Case) -> None:
             "out.csv.crnr-part",
             "out.csv.crnr-journal",
         }
-        case.run(RESUME, exit=0, err=["note: 3 of 15 inputs were done by the earlier run", labelled(15, 15)])
+        case.run(RESUME, exit=0, err=["note: 3 of 15 queries were done by the earlier run", labelled(15, 15)])
         assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
         Path("out.csv").unlink()
 
@@ -58,7 +58,7 @@ def test_killed(case: Case) -> None:
     assert Path("out.csv").read_text() == "old"
     with Path("out.csv.crnr-part").open("ab") as part:
         part.write(b"gallery.npz#2,ant,a")  # an incomplete line, as after a power loss
-    case.run(RESUME, exit=0, err=["note: 2 of 15 inputs were done by the earlier run", labelled(15, 15)])
+    case.run(RESUME, exit=0, err=["note: 2 of 15 queries were done by the earlier run", labelled(15, 15)])
     assert Path("out.csv").read_bytes() == Path("clean.csv").read_bytes()
     assert case.files() == {"gallery.npz", "gallery.h5", "clean.csv", "out.csv"}
     assert case("extract", "gallery.npz", "-o", "clean.h5", "-q").exit == 0
@@ -69,8 +69,8 @@ def test_killed(case: Case) -> None:
         EXTRACT,
         exit=0,
         err=[
-            "note: features.h5: continuing after 15 of 15 inputs",
-            "features.h5: 15 samples, 3 classes, 6 features",
+            "note: features.h5: continuing after 15 of 15 rows",
+            "features.h5: 15 rows, 3 classes, 6 features",
         ],
     )
     assert Path("features.h5").read_bytes() == Path("clean.h5").read_bytes()
@@ -84,7 +84,6 @@ def test_two_at_once(case: Case) -> None:
     process = start_pausing(case, 60, START)
     busy = "error: out.csv: another crnr is writing it; wait, or choose another file"
     case.run(START, exit=1, err=[busy])
-    case.run("build gallery.npz -o out.csv -q", exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
     assert len(Path("out.csv.crnr-part").read_bytes().splitlines()) == 3  # of the first run, untouched
     process.kill()
@@ -103,7 +102,7 @@ def test_another_resume(case: Case) -> None:
     Path("out.csv.crnr-lock").unlink()  # as the next run does
     left = {path.name: path.read_bytes() for path in case.here.glob("out*")}
     refused = "error: out.csv: the unfinished run was a different one: "
-    remedy = "; use the same inputs and options, or leave out --resume to start again"
+    remedy = "; use the same queries and options, or leave out --resume to start again"
     case.run(
         f"{RESUME} --max-pixels 5", exit=1, err=[f"{refused}--max-pixels was 89478485 and is now 5{remedy}"]
     )

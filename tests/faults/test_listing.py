@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.gallery.file import load_gallery
-from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries, without
+from helpers.faults import CLASSIFY, GOOD, Case, labelled, make_queries
 from helpers.runner import read_rows, without_root
 from helpers.samples import draw_image, make_images, noise
 
@@ -71,7 +71,7 @@ def test_what_systems_leave_behind(case: Case) -> None:
     case.run(
         "build gallery",
         exit=0,
-        err=[note, "gallery.h5: 3 classes, 12 samples, dimension 128, crnr, dense"],
+        err=[note, "gallery.h5: 3 classes, 12 examples, vectors of length 128, method crnr"],
     )
     assert load_gallery(Path("gallery.h5")).classes == ["ant", "bee", "cow"]
     case.run(
@@ -98,9 +98,8 @@ def test_a_readme_among_the_images(case: Case, queries: Path) -> None:
         exit=0,
         err=[
             labelled(1, 3),
-            "no answer: queries/README: not_image, not an image in a supported format",
-            "no answer: queries/notes.xml: not_image, not an image in a supported format",
-            without("2 not_image"),
+            "failed: queries/README: not_image, not an image in a supported format",
+            "failed: queries/notes.xml: not_image, not an image in a supported format",
         ],
         statuses=GOOD | {"queries/README": "not_image", "queries/notes.xml": "not_image"},
     )
@@ -116,9 +115,8 @@ def test_empty_and_mislabelled_files(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 3),
-            "no answer: queries/empty.png: empty_file, the file is empty",
-            "no answer: queries/page.jpg: not_image, not an image in a supported format",
-            without("1 empty_file", "1 not_image"),
+            "failed: queries/empty.png: empty_file, the file is empty",
+            "failed: queries/page.jpg: not_image, not an image in a supported format",
         ],
         statuses=GOOD | {"queries/empty.png": "empty_file", "queries/page.jpg": "not_image"},
     )
@@ -146,7 +144,7 @@ def test_unreadable_and_vanished(case: Case, queries: Path) -> None:
         "classify - -o out.csv",
         exit=3,
         stdin=Path("list").read_bytes(),
-        err=[labelled(1, 2), "no answer: queries/gone.png: vanished, no such file", without("1 vanished")],
+        err=[labelled(1, 2), "failed: queries/gone.png: vanished, no such file"],
         statuses=GOOD | {"queries/gone.png": "vanished"},
         shown="crnr classify - -o out.csv < list",
     )
@@ -169,12 +167,11 @@ def test_links_and_devices(case: Case, queries: Path) -> None:
         exit=3,
         err=[
             labelled(1, 6),
-            "no answer: queries/dangling.png: vanished, no such file",
-            "no answer: queries/fifo.png: not_regular, not a regular file",
-            "no answer: queries/null.png: not_regular, not a regular file",
-            "no answer: queries/self: unreadable, Too many levels of symbolic links",
-            "no answer: queries/socket.png: not_regular, not a regular file",
-            without("3 not_regular", "1 vanished", "1 unreadable"),
+            "failed: queries/dangling.png: vanished, no such file",
+            "failed: queries/fifo.png: not_regular, not a regular file",
+            "failed: queries/null.png: not_regular, not a regular file",
+            "failed: queries/self: unreadable, Too many levels of symbolic links",
+            "failed: queries/socket.png: not_regular, not a regular file",
         ],
         statuses=GOOD
         | {
@@ -200,13 +197,17 @@ def test_the_same_file_twice(case: Case, queries: Path) -> None:
 def test_nothing_to_do(case: Case) -> None:
     """Without files or usable samples, there is nothing to do. An empty class is left out, with a note."""
     Path("empty").mkdir()
-    nothing = "error: nothing to do: no files found in empty"
+    nothing = "error: empty: contains no images or feature files"
     case.run("build empty", exit=1, err=[nothing])
     flat = make_queries("flat")
     case.run(
         "build flat",
         exit=1,
-        err=[f"error: nothing to do: no sample can be used; {flat}/good.png: not in a class folder"],
+        err=[
+            f"error: {flat}: contains images but no class folders; put the images into one folder per "
+            "class, or "
+            "give their labels with --labels"
+        ],
     )
     make_images(case.here / "gallery")
     Path("gallery/dog").mkdir()
@@ -214,17 +215,17 @@ def test_nothing_to_do(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: class dog: left out, as its folder is empty",
-            "gallery.h5: 3 classes, 12 samples, dimension 128, crnr, dense",
+            "note: class dog: left out, because the folder is empty",
+            "gallery.h5: 3 classes, 12 examples, vectors of length 128, method crnr",
         ],
     )
     case.run("classify empty -o out.csv", exit=1, err=[nothing])
-    case.run("classify -", exit=1, err=["error: nothing to do: the list of files on stdin is empty"])
+    case.run("classify -", exit=1, err=["error: -: the list of files on stdin is empty"])
     case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
     case.run(
         "classify flat gone -o out.csv",
         exit=3,
-        err=[labelled(1, 2), "no answer: gone: vanished, no such file", without("1 vanished")],
+        err=[labelled(1, 2), "failed: gone: vanished, no such file"],
         statuses={"flat/good.png": "ok", "gone": "vanished"},
     )
     case.run("build gallery gone", exit=1, err=["error: gone: no such file or folder"])

@@ -59,26 +59,26 @@ def test_full_disk(case: Case) -> None:
     case.run(
         "classify gallery.npz -o out.csv --resume",
         exit=0,
-        err=["note: 0 of 150 inputs were done by the earlier run", labelled(150, 150)],
+        err=["note: 0 of 150 queries were done by the earlier run", labelled(150, 150)],
     )
     assert case.files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
 
 @pytest.mark.fault(
-    34, "An output that is a directory, in a missing or read-only directory, among the queries, or an input"
+    34, "An output that is a folder, in a missing or read-only folder, among the queries, or an input"
 )
 @pytest.mark.usefixtures("queries")
 def test_output_in_a_bad_place(case: Case) -> None:
     """It is refused before any image is decoded."""
     Path("folder").mkdir()
     for output, message in {
-        "folder": "is a directory; give a file name",
-        "missing/out.csv": "there is no directory missing; create it first",
+        "folder": "is a folder; give a file name",
+        "missing/out.csv": "the folder missing does not exist; create it first",
         "queries/out.csv": "is inside queries, which is an input; write it elsewhere",
         "gallery.h5": "is an input of this run; write to another file",
     }.items():
         case.run(f"classify queries -o {output}", exit=1, err=[f"error: {output}: {message}"])
-    case.run("build gallery -o folder", exit=1, err=["error: folder: is a directory; give a file name"])
+    case.run("build gallery -o folder", exit=1, err=["error: folder: is a folder; give a file name"])
     Path("folder").chmod(0o555)
     case.run(
         "classify queries -o folder/out.csv",
@@ -139,12 +139,12 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
     outcome = crnr(*CLASSIFY.split(), "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs has no answer, "
+        "error: queries/empty.png: empty_file; stopped: 1 of 3 queries has no answer, "
         f"and at most 0.00% is allowed; {CONTINUE}\n"
     )
     assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.crnr-part", "out.csv.crnr-journal"}
     assert crnr("classify", "queries", "--strict").err == (
-        "error: queries/empty.png: empty_file; stopped: 1 of 3 inputs has no answer, "
+        "error: queries/empty.png: empty_file; stopped: 1 of 3 queries has no answer, "
         "and at most 0.00% is allowed\n"
     )
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.2").exit == 1
@@ -159,11 +159,11 @@ def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(crnr: Run
     outcome = crnr(*command, "--strict", "--resume")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        f"error: stopped: 1 of 2 inputs has no answer, and at most 0.00% is allowed; {CONTINUE}\n"
+        f"error: stopped: 1 of 2 queries has no answer, and at most 0.00% is allowed; {CONTINUE}\n"
     )
     outcome = crnr(*command, "--resume")
     assert outcome.exit == 3
-    assert outcome.err.startswith("note: 1 of 2 inputs were done by the earlier run\n")
+    assert outcome.err.startswith("note: 1 of 2 queries were done by the earlier run\n")
     assert [row["status"] for row in read_rows(Path("out.csv"))] == ["empty_file", "ok"]
 
 
@@ -173,7 +173,7 @@ def test_strict_build_stops_too(crnr: Runner) -> None:
     outcome = crnr("build", "gallery", "--strict")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: gallery/ant/empty.png: the file is empty; stopped: 1 of 13 samples has to be skipped, "
+        "error: gallery/ant/empty.png: the file is empty; stopped: 1 of 13 examples has to be skipped, "
         "and at most 0.00% is allowed\n"
     )
     assert crnr.files() == {"gallery"}

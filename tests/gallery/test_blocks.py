@@ -100,7 +100,7 @@ def test_a_damaged_block_is_found(path: Path, name: str, place: int) -> None:
     with h5py.File(path) as file:
         size = file[name].nbytes
     damage_at(path, name, place % size)
-    with pytest.raises(GalleryError, match=r"damaged \(its checksum does not match\)"):
+    with pytest.raises(GalleryError, match=r"damaged \(the checksum does not match\)"):
         load_gallery(path)
 
 

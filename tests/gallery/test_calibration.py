@@ -107,7 +107,7 @@ def test_copies_do_not_answer_for_each_other() -> None:
         calibration = calibrate(Samples.of(twice, class_index), method, [], jobs)
         np.testing.assert_allclose(calibration.standouts, np.sort(by_hand), rtol=1e-9)
     only_copies = Samples.of(np.repeat(np.eye(3), 2, axis=0), np.repeat([0, 1, 2], 2))
-    with pytest.raises(DataError, match="every class has only one sample, apart from copies"):
+    with pytest.raises(DataError, match="every class has only one example, apart from copies"):
         calibrate(only_copies, method, [])
 
 
@@ -117,12 +117,12 @@ def test_a_large_gallery_leaves_out_no_more_than_is_enough() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     samples = Samples.of(vectors, np.repeat([0, 1], 3000))
     assert calibrate(samples, Crnr(), []).origin == (
-        "1200 gallery samples, classified with 1/20 of the gallery left out at a time"
+        "1200 examples, classified with 1/20 of the gallery held out at a time"
     )
 
 
 def test_calibrate_refuses_classes_of_one_sample() -> None:
-    with pytest.raises(DataError, match="every class has only one sample"):
+    with pytest.raises(DataError, match="every class has only one example"):
         calibrate(Samples.of(np.eye(3), np.arange(3)), Crnr(), [])
 
 
@@ -154,9 +154,7 @@ def test_stored_calibration_gives_the_same_answers_and_its_origin(
     assert all(row.pop("probability") for row in stored)  # which needs a stored calibration
     assert stored == classified(crnr, files, "queries", "--reject", "0.05")
     about = json.loads(crnr("info", files["calibrated"], "--json").out)
-    assert about["calibration"] == (
-        "400 gallery samples, classified with 1/20 of the gallery left out at a time"
-    )
+    assert about["calibration"] == ("400 examples, classified with 1/20 of the gallery held out at a time")
     assert json.loads(crnr("info", files["h5"], "--json").out)["calibration"] is None
 
 
@@ -167,10 +165,9 @@ def test_classify_prints_the_rejection_rule(crnr: Runner, files: dict[str, Path]
     limit = np.float32(load_gallery(files["calibrated"]).calibration.min_standout(0.05))
     rejected = result.out.count(",unknown,")
     assert result.err == (
-        f"{rejected} of 100 inputs labelled 'unknown': separation below {limit:.9g}. At this threshold, "
-        "about 5 % of known samples are rejected (measured on 400 gallery samples, classified with 1/20 of "
-        "the gallery left out at a time)\n"
-        f"{100 - rejected} of 100 inputs labelled\n"
+        f"rejected {rejected} of 100 queries as unknown (separation below {limit:.9g}; expected false "
+        "rejections: 5%)\n"
+        f"labelled {100 - rejected} of 100 queries\n"
     )
 
 
@@ -178,7 +175,7 @@ def test_classify_prints_the_rejection_rule(crnr: Runner, files: dict[str, Path]
 def test_the_decision_can_be_repeated_from_the_csv(crnr: Runner, files: dict[str, Path], rate: str) -> None:
     command = ["classify", str(files["queries"]), "-g", str(files["calibrated"])]
     result = crnr(*command, "--reject", rate)
-    threshold = float(re.search(r"separation below (\S+)\. At", result.err)[1])
+    threshold = float(re.search(r"separation below (\S+);", result.err)[1])
     found = rows(result.out)
     assert [row["status"] == "rejected" for row in found] == [
         float(row["separation"]) < threshold for row in found
@@ -249,14 +246,14 @@ def test_a_calibration_of_an_earlier_version_is_read(crnr: Runner, files: dict[s
 @pytest.mark.parametrize(
     ("sharpness", "of_truth", "message"),
     [
-        (0.0, [0.5], "its calibration has a sharpness of 0"),
-        (np.inf, [0.5], "its calibration has a sharpness of inf"),
-        (np.nan, [0.5], "its calibration has a sharpness of nan"),
-        (1.0, [0.5, 0.4], "probabilities that are not ascending from 0 to 1"),
-        (1.0, [0.5, 1.1], "probabilities that are not ascending from 0 to 1"),
-        (1.0, [-0.1, 0.5], "probabilities that are not ascending from 0 to 1"),
-        (1.0, [0.5, np.nan], "probabilities that are not ascending from 0 to 1"),
-        (1.0, [], "probabilities that are not ascending from 0 to 1"),
+        (0.0, [0.5], "the calibration has a sharpness of 0"),
+        (np.inf, [0.5], "the calibration has a sharpness of inf"),
+        (np.nan, [0.5], "the calibration has a sharpness of nan"),
+        (1.0, [0.5, 0.4], "probabilities of the calibration are not ascending"),
+        (1.0, [0.5, 1.1], "probabilities of the calibration are not ascending"),
+        (1.0, [-0.1, 0.5], "probabilities of the calibration are not ascending"),
+        (1.0, [0.5, np.nan], "probabilities of the calibration are not ascending"),
+        (1.0, [], "probabilities of the calibration are not ascending"),
     ],
 )
 def test_impossible_probabilities_are_refused(

@@ -99,9 +99,9 @@ def test_a_column_may_be_unknown_as_a_whole_alone() -> None:
     stamped = replace(table, stamps=[Stamp(1, 2), Stamp(3, 4)])
     assert stamped.with_stamps() is stamped
     for columns in ({"labels": ["x"]}, {"stamps": [Stamp()] * 3}, {"names": []}):
-        with pytest.raises(ValueError, match="its parts are of different sizes"):
+        with pytest.raises(ValueError, match="the arrays have different sizes"):
             replace(table, **columns)
-    with pytest.raises(ValueError, match="its parts are of different sizes"):
+    with pytest.raises(ValueError, match="the arrays have different sizes"):
         stamped + table  # half of the stamps would be unknown
 
 

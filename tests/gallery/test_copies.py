@@ -30,8 +30,8 @@ def test_copies_are_found_as_by_comparing_all_with_all(n: int, copies: int, d: i
 
 
 NOTE = (
-    "note: {} of {} test samples are in the gallery too, such as {}, so the scores are too high; "
-    "test with samples that are not in the gallery\n"
+    "note: {} of {} queries are in the gallery too, such as {}, so the scores are too high; "
+    "test with queries that are not in the gallery\n"
 )
 
 
@@ -59,7 +59,7 @@ def test_evaluate_reports_queries_that_are_in_the_gallery(
     record = crnr("evaluate", "queries", "--json", "-q", "--html", "r.html")
     assert (record.exit, record.err) == (0, "")
     assert json.loads(record.out)["in_gallery"] == 4
-    assert "4 of 10 test samples are in the gallery too" in Path("r.html").read_text()
+    assert "4 of 10 queries are in the gallery too" in Path("r.html").read_text()
     shutil.rmtree("queries")
     make_images(crnr.here / "queries", ("ant", "bee"), 3, first=9)
     assert crnr("evaluate", "queries").err == ""

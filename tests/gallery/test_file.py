@@ -71,19 +71,19 @@ def test_the_same_gallery_is_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_missing_gallery_error_names_build(tmp_path: Path) -> None:
-    with pytest.raises(GalleryError, match=r"g\.h5: no such gallery; make it with `crnr build"):
+    with pytest.raises(GalleryError, match=r"g\.h5: no such gallery; create it with `crnr build"):
         load_gallery(tmp_path / "g.h5")
 
 
 def test_foreign_hdf5_is_refused(tmp_path: Path) -> None:
     h5py.File(tmp_path / "x.h5", "w").close()
-    with pytest.raises(GalleryError, match=r"x\.h5: not a crnr gallery"):
+    with pytest.raises(GalleryError, match=r"x\.h5: not a gallery; create one with `crnr build`"):
         load_gallery(tmp_path / "x.h5")
 
 
 def test_load_gallery_refuses_files_other_than_hdf5(tmp_path: Path) -> None:
     (tmp_path / "x.h5").write_text("hello")
-    with pytest.raises(GalleryError, match=r"x\.h5: not a crnr gallery"):
+    with pytest.raises(GalleryError, match=r"x\.h5: not a gallery; create one with `crnr build`"):
         load_gallery(tmp_path / "x.h5")
 
 
@@ -123,7 +123,7 @@ def test_a_gallery_cut_short_is_refused(path: Path) -> None:
         ({"classes": [b"", b"b", b"c"]}, "not names in ascending order"),
         ({"classes": [b"a", b"b", b"unknown"]}, "not names in ascending order"),
         ({"classes": [b"c", b"b", b"a"]}, "not names in ascending order"),
-        ({"recipe": {"n_inputs": 8}}, "for 8 inputs"),
+        ({"recipe": {"n_inputs": 8}}, "for 8 features"),
         ({"recipe": {"kind": "pictures", "width": -1, "height": -7}}, "invalid image size -1x-7"),
         ({"recipe": {"kind": "pictures", "width": 0, "height": 0}}, "invalid image size 0x0"),
         ({"recipe": {"kind": "pictures", "width": 5, "height": 5}}, "different sizes"),

@@ -32,7 +32,7 @@ def test_version_1_opens_for_ever(crnr: Runner) -> None:
     assert gallery.hashes == [hashlib.sha256(rows[i].tobytes()).hexdigest() for i in (0, 2, 1)]
     np.savez("queries.npz", features=rows[1:])
     outcome = crnr("classify", "queries.npz", "-g", str(V1), "-o", "out.csv")
-    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "2 of 2 inputs labelled: out.csv\n")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "labelled 2 of 2 queries: out.csv\n")
     assert [row["label"] for row in read_rows(Path("out.csv"))] == ["tea", "caf\u00e9"]
 
 
@@ -61,9 +61,7 @@ def test_load_gallery_refuses_an_unknown_step(crnr: Runner) -> None:
         assert file["recipe"].attrs["steps"] == b"power"
         file["recipe"].attrs["steps"] = np.bytes_("power whitening")
     rehash(Path("gallery.h5"))
-    with pytest.raises(
-        GalleryError, match="its recipe has a step whitening that this version of crnr does not know"
-    ):
+    with pytest.raises(GalleryError, match="this version of crnr does not know the pipeline step whitening"):
         load_gallery(Path("gallery.h5"))
 
 
@@ -191,7 +189,7 @@ def test_vectors_of_whole_numbers_are_refused(crnr: Runner) -> None:
         del file["samples/vectors"]
         file["samples/vectors"] = np.ones(shape, dtype=np.int32)
     rehash(Path("gallery.h5"))
-    with pytest.raises(GalleryError, match=r"not a consistent gallery \(its vectors are of type int32\)"):
+    with pytest.raises(GalleryError, match=r"not a consistent gallery \(the vectors are of type int32\)"):
         load_gallery(Path("gallery.h5"))
 
 
@@ -209,7 +207,7 @@ def test_a_name_that_is_not_text_is_refused(crnr: Runner) -> None:
     shutil.copy(V1, "gallery.h5")
     with h5py.File("gallery.h5", "r+") as file:
         h5py.h5g.create(file.id, b"caf\xe9")
-    with pytest.raises(GalleryError, match=r"^gallery.h5: a name in it is not text; build it again$"):
+    with pytest.raises(GalleryError, match=r"^gallery.h5: a name in the file is not text; build it again$"):
         load_gallery(Path("gallery.h5"))
 
 

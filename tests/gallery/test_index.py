@@ -59,8 +59,8 @@ def labels(crnr: Runner, gallery: str, *options: str) -> list[str]:
 def test_build_and_info_print_the_recall_of_the_index(tables: Runner, kind: str) -> None:
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 12, "--index", kind)
     assert (result.exit, result.out) == (0, "")
-    assert "dimension 16, crnr, index with " in result.err
-    assert re.search(r"index with [\d.]+ % of the nearest samples and [\d.]+ % of the labels; ", result.err)
+    assert "vectors of length 16, method crnr, index with " in result.err
+    assert re.search(r"index with [\d.]+% of the nearest examples and [\d.]+% of the labels; ", result.err)
     shown = tables("info", "g.h5")
     assert f"neighbors 12, index {kind}\n" in re.sub(" +\n", "\n", shown.out)
     about = json.loads(tables("info", "g.h5", "--json").out)
@@ -68,8 +68,8 @@ def test_build_and_info_print_the_recall_of_the_index(tables: Runner, kind: str)
     assert about["parameters"]["index"] == kind
     assert 0.99 <= about["index_recall"] <= 1
     assert 0.99 <= about["index_agreement"] <= 1
-    assert f"index recall     {about['index_recall']}" in shown.out
-    assert f"index agreement  {about['index_agreement']}" in shown.out
+    found, same = about["index_recall"], about["index_agreement"]
+    assert f"finds {found:.1%} of the neighbours and {same:.1%} of the labels" in shown.out
 
 
 def test_exact_galleries_have_no_index(tables: Runner) -> None:
@@ -195,33 +195,31 @@ def test_the_estimator_has_the_index_and_is_copied_and_saved(kind: str, tmp_path
 def test_an_index_without_neighbours_is_refused(tables: Runner) -> None:
     result = tables("build", "gallery.npz", "--index", "hnsw")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == (
-        "error: crnr: index hnsw finds nearest samples, so that it needs their number; "
-        "give it with --neighbors\n"
-    )
+    words = "--index hnsw needs --neighbors K, the number of nearest examples to use"
+    assert result.err == f"error: {words}\n"
     assert "gallery.h5" not in tables.files()
     result = tables("build", "gallery.npz", "--method", "nn", "--index", "hnsw")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: nn has no parameter index; it has none\n"
+    assert result.err == "error: --index does not apply to --method nn; it belongs to crnr, nrc, crc, src\n"
 
 
 def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     path = built(tables, "hnsw")
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 5, "--index", "ivf")
-    assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: --index ivf needs faiss: pip install 'crnr-cli[faiss]'\n"
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == f"error: {errors.describe_missing('faiss', '--index ivf', 'faiss')}\n"
     result = tables("classify", "queries.npz", "-g", path)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: the index hnsw needs faiss: pip install 'crnr-cli[faiss]'\n"
+    assert result.err == f"error: {errors.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
 
 
 def test_index_notes_report_labels_that_differ_from_the_exact_search() -> None:
     low, high = ({"index_measured": np.array([0.9, same])} for same in (0.953, 0.99))
     (note,) = fit.index_notes(low)
     assert note.text == (
-        "with the index, 95.3 % of the labels are those of the exact search; `crnr tune` may find settings "
-        "that depend less on single samples, and --index exact is exact"
+        "with the index, 95.3% of the labels agree with the exact search; `crnr tune` may find better "
+        "settings, and --index exact makes no errors"
     )
     assert fit.index_notes(high) == fit.index_notes({}) == []
 
@@ -235,7 +233,8 @@ def test_invalid_index_measurements_are_refused_without_an_index(tables: Runner,
     result = tables("info", "damaged.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: damaged.h5: not a consistent gallery (what its index finds is not given as shares); "
+        "error: damaged.h5: not a consistent gallery (the measured quality of the index is not given as "
+        "shares); "
         "build it again\n"
     )
 

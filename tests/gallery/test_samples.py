@@ -71,7 +71,7 @@ def test_a_step_that_leaves_nothing_of_a_sample_names_it(crnr: Runner) -> None:
     source = open_source(["x.npz"], reading)
     raw = read_raw(source, reading)
     axis = Pca(1, np.array([[1.0], [0], [0]]))
-    with pytest.raises(DataError, match=r"x.npz#3: is all zero after the recipe; remove it"):
+    with pytest.raises(DataError, match=r"x.npz#3: the vector is all zero; remove this example"):
         raw.vectors_by(Recipe(3, steps=(axis,)), "float64")
 
 
@@ -82,10 +82,10 @@ def test_json_has_every_note_of_which_people_see_the_first(crnr: Runner) -> None
         (crnr.here / "gallery" / "ant" / f"broken {i:02}.png").write_bytes(b"")
     outcome = crnr("build", "gallery", "--json")
     record = json.loads(outcome.out)
-    assert len([note for note in record["notes"] if "its folder is empty" in note]) == 12
+    assert len([note for note in record["notes"] if "the folder is empty" in note]) == 12
     assert len(record["left_out"]) == 12
-    assert outcome.err.count("its folder is empty") == 10
-    assert outcome.err.count("left out: ") == 10
+    assert outcome.err.count("the folder is empty") == 10
+    assert outcome.err.count("failed: ") == 10
     assert outcome.err.count("... and 2 more\n") == 2
 
 

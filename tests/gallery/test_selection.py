@@ -42,7 +42,7 @@ def test_sample_patterns_match_folder_by_folder(known: list[str], pattern: str) 
     if expected:
         assert select_names(PATH, "sample", [pattern], known)[0] == expected
     else:
-        with pytest.raises(DataError, match=r"gallery\.h5: (has no sample|no sample matches)"):
+        with pytest.raises(DataError, match=r"gallery\.h5: (has no example|no example matches)"):
             select_names(PATH, "sample", [pattern], known)
 
 
@@ -77,9 +77,11 @@ def test_a_name_that_looks_like_a_pattern_is_a_name() -> None:
     assert select_names(PATH, "sample", ["*"], known) == ({"*"}, [])
     found, notes = select_names(PATH, "sample", ["a?.png", "b.png", "?"], known)
     assert found == {"a1.png", "b.png", "*"}
-    assert [note.text for note in notes] == ["a?.png matches 1 sample", "? matches 1 sample"]
+    assert [note.text for note in notes] == ["a?.png matches 1 example", "? matches 1 example"]
 
 
 def test_a_pattern_that_ends_too_early_suggests_a_longer_one() -> None:
-    with pytest.raises(DataError, match=r"no sample matches a/\*; \* ends at a slash, and a/\*\* matches 2$"):
+    with pytest.raises(
+        DataError, match=r"no example matches a/\*; \* ends at a slash, and a/\*\* matches 2$"
+    ):
         select_names(PATH, "sample", ["a/*"], ["a/b/1.png", "a/c/2.png", "d.png"])

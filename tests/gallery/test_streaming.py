@@ -101,7 +101,9 @@ def test_values_that_are_not_finite_are_refused(here: Path) -> None:
     values, labels = features()
     values[[4, 50], 2] = np.nan
     write_file(values, labels)
-    with pytest.raises(DataError, match=r"NaN or infinity in 2 rows.*: features.h5#4, features.h5#50$"):
+    with pytest.raises(
+        DataError, match=r"NaN or infinity in 2 rows; correct or remove features.h5#4, features.h5#50$"
+    ):
         built(Reading())
     assert not Path("streamed.h5").exists()
 
@@ -110,14 +112,14 @@ def test_too_many_unusable_samples_stop_it(here: Path) -> None:
     values, labels = features()
     values[10:20] = 0
     write_file(values, labels)
-    with pytest.raises(DataError, match=r"stopped: .* of 90 samples have to be skipped"):
+    with pytest.raises(DataError, match=r"stopped: .* of 90 examples have to be skipped"):
         built(Reading(max_failure_rate=0.05))
 
 
 def test_without_any_usable_sample_there_is_no_gallery(here: Path) -> None:
     values, labels = features()
     write_file(np.zeros_like(values), labels)
-    with pytest.raises(DataError, match="nothing to do: no sample can be used"):
+    with pytest.raises(DataError, match=r"no usable images or rows of features: features\.h5#0: "):
         built(Reading())
 
 
@@ -143,7 +145,9 @@ def test_pca_of_blocks_equals_pca_of_all_samples(here: Path, before: tuple[Power
 
 def test_pca_of_more_components_than_there_are(here: Path) -> None:
     write_file(*features(n=9, n_classes=3))
-    with pytest.raises(UsageError, match="--pca 9: choose 1 to 8 principal components for 9 samples of 8"):
+    with pytest.raises(
+        UsageError, match="--pca 9: choose 1 to 8 principal components for 9 examples with 8 features each"
+    ):
         built(Reading(steps=(Pca.of(9),)))
 
 

@@ -169,9 +169,4 @@ def make_queries(folder: str = "queries") -> Path:
 
 def labelled(answered: int, total: int) -> str:
     """What classify prints after a run that wrote out.csv."""
-    return f"{answered} of {total} input{'' if total == 1 else 's'} labelled: out.csv"
-
-
-def without(*reasons: str) -> str:
-    """What classify prints about inputs without an answer."""
-    return f"without an answer: {', '.join(reasons)} (see the column status)"
+    return f"labelled {answered} of {total} {'query' if total == 1 else 'queries'}: out.csv"

@@ -253,7 +253,7 @@ def check_state_survives_save_and_load(name: str) -> None:
 
 
 def check_unknown_parameter_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} has no parameter colour; it has "):
+    with pytest.raises(UsageError, match=f"^method {name} has no parameter colour; "):
         make_method(name, {"colour": 1.0})
 
 

@@ -84,6 +84,7 @@ _VARIABLE = (
     (r"\b\d+\.\d+ s\b", "TIME"),
     (r"\b\d+(\.\d+)? [kM]B\b", "SIZE"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b", "DATE"),
+    (r"\b127\.0\.0\.1:\d+\b", "ADDRESS"),
     (r"[█-▏]+", "BAR"),
     (r"\s+", " "),
 )
@@ -113,19 +114,26 @@ class Script:
     shown: list[str]
 
     def find_lines(self, printed: list[str]) -> list[str]:
-        """Return the shown lines as they are printed, in their order; for others, the most similar ones."""
+        """Return the shown lines that are printed, in order, and the most similar ones instead of others."""
         found: list[str] = []
         place = 0
         for line in self.shown:
-            same = [i for i in range(place, len(printed)) if _is_same(line, printed[i])]
-            if same:
-                found.append(line)
-                place = same[0] + 1
-            elif line not in ("", ELIDED):
-                found += difflib.get_close_matches(line, printed[place:], n=1, cutoff=0.0)
-            else:
-                found.append(line)
+            cut = [_cut_like(line, one) for one in printed[place:]]
+            same = next((i for i, one in enumerate(cut) if _is_same(line, one)), None)
+            if same is not None:
+                place += same + 1
+            similar = [line] if same is not None else difflib.get_close_matches(line, cut, n=1, cutoff=0)
+            found += [line] if line in ("", ELIDED) else similar
         return found
+
+
+def _cut_like(shown: str, printed: str) -> str:
+    """Return the beginning of a printed line, if the page shows only the beginning of its line."""
+    if not shown.endswith(f" {ELIDED}"):
+        return printed
+    clauses = re.split(r"(?<=[,;:]) ", printed)
+    n_shown = len(re.split(r"(?<=[,;:]) ", shown)) - 1
+    return " ".join([*clauses[:n_shown], ELIDED])
 
 
 def scripts(page: Path) -> list[Script]:
@@ -161,9 +169,9 @@ class Terminal:
 def replace_lines(page: Path, old: list[str], new: list[str]) -> None:
     """Replace lines that a page shows in a block."""
     if old != new:
-        before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
+        before, after = ("".join(f"{line}\n" for line in [*lines, "```"]) for lines in (old, new))
         text = read_page(page)
-        assert text.count(before) == 1, f"{page.name}: this is shown twice"
+        assert before in text
         page.write_text(text.replace(before, after), encoding="utf-8", newline="\n")
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from crnr_cli import errors
 from crnr_cli.gallery import queries
 from crnr_cli.images import pool
-from crnr_cli.methods import trained
 from crnr_cli.system import cores, memory, spares
 
 Patch = Callable[[object, str, object], None]
@@ -84,4 +83,5 @@ def remove_extras(patch: Patch) -> None:
 
 def remove_scikit_learn(patch: Patch) -> None:
     """Let scikit-learn not be found."""
-    patch(trained, "find_spec", lambda name: None)
+    found = errors.find_spec
+    patch(errors, "find_spec", lambda name: None if name == "sklearn" else found(name))

@@ -74,7 +74,7 @@ def test_remove_takes_the_samples_marked_in_the_audit_csv(planted: Runner) -> No
     assert {row["remove"] for row in table} == {""}
     before = Path("gallery.h5").read_bytes()
     outcome = planted("remove", "gallery.h5", "--marked-in", "audit.csv")
-    words = "audit.csv: no row is marked; write x into the column remove of the samples to remove"
+    words = "audit.csv: no row is marked; write x into the column remove of the examples to remove"
     assert outcome == Outcome(1, "", f"error: {words}\n")
     assert Path("gallery.h5").read_bytes() == before
     marked = re.sub(r"(?m)^(images/(ant/wrong|bee/copy)\.png,.*),$", r"\1,x", text)
@@ -93,7 +93,7 @@ def test_too_many_suspects_miss_the_gate(planted: Runner) -> None:
     assert planted("audit", "images", "-q", "--max-suspects", str(count)).exit == 0
     outcome = planted("audit", "images", "-q", "--max-suspects", "0")
     what = "1 label looks" if count == 1 else f"{count} labels look"
-    assert (outcome.exit, outcome.err) == (4, f"{what} wrong, and at most 0 may\n")
+    assert (outcome.exit, outcome.err) == (4, f"{what} wrong, but at most 0 may\n")
     assert "labels that look wrong" in outcome.out
 
 
@@ -106,7 +106,7 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
     outcome = planted("audit", "table.npz", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: near duplicates: found by the cosine of the features alone, as there are no images\n",
+        "note: near duplicates: found by the cosine of the features alone, because there are no images\n",
     )
     assert any(
         {"table.npz#2", "table.npz#3"} <= set(paths(g)) for g in json.loads(outcome.out)["near_duplicates"]
@@ -121,11 +121,13 @@ def test_features_and_images_that_are_gone_are_reported(planted: Runner) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it by itself"),
+        (["gallery.h5", "images"], 2, "gallery.h5: is a gallery; audit it alone"),
         (
             ["gallery.h5", "--gray", "--pca", "3"],
             2,
-            "--gray, --pca: a gallery keeps its settings; leave out what it has",
+            "--gray, --pca cannot be changed for an existing gallery; leave them out, or audit the folder "
+            "that the "
+            "gallery was built from",
         ),
         (["gallery.h5", "--queries", "nowhere"], 1, "nowhere: no such file or folder"),
     ],

@@ -46,7 +46,7 @@ def test_the_gallery_is_the_same(here: Runner, how: tuple[str, ...]) -> None:
         cached = here("build", "photos", "-o", "cached.h5", "--cache", "cache.h5", *how)
         assert (cached.exit, cached.out) == (3, "")
         assert same("plain.h5", "cached.h5")
-        told = [line for line in cached.err.splitlines() if not line.startswith("note: replacing")]
+        told = [line for line in cached.err.splitlines() if not line.startswith("note: replaced")]
         assert sorted(told[:-1]) == sorted(plain.err.splitlines()[:-1])
     assert here("build", "cache.h5", "-o", "third.h5", "-q", *how[4 if how[:4] == NETWORK else 2 :]).exit == 3
 
@@ -93,7 +93,8 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
     outcome = here("build", "photos", "-o", "new.h5", "--extractor", "pixels", "--cache", "cache.h5")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err.startswith(
-        "error: cache.h5: was extracted in another way than this gallery needs: 8 features of model.onnx, "
+        "error: cache.h5: its features come from another extractor than this gallery needs: 8 features of "
+        "model.onnx, "
     )
     assert outcome.err.endswith(
         " instead of pixels, 8x8, grey; name another file with --cache, or remove this one\n"
@@ -109,13 +110,13 @@ def test_a_cache_of_another_extractor(here: Runner) -> None:
 @pytest.mark.parametrize(
     ("command", "exit", "message"),
     [
-        ("build table.npz --cache c.h5", 2, "--cache is for images, but these are features; leave it out"),
+        ("build table.npz --cache c.h5", 2, "--cache only applies to images; leave it out for feature files"),
         (
             "build photos --update --cache c.h5",
             2,
-            "--update already reads only what is new; leave out --cache or --update",
+            "--update already reads only new files; leave out --cache or --update",
         ),
-        ("build photos --cache mine.h5", 1, "mine.h5: was not written by `crnr extract`; name another file"),
+        ("build photos --cache mine.h5", 1, "mine.h5: not written by `crnr extract`; give another file"),
     ],
 )
 def test_build_refuses_unsuitable_caches(here: Runner, command: str, exit: int, message: str) -> None:
@@ -141,6 +142,6 @@ def test_a_stopped_build_keeps_extracted_values(here: Runner) -> None:
     assert not Path("gallery.h5").exists()
     assert not Path("cache.h5").exists()
     report = build(["photos"], Path("gallery.h5"), options)
-    assert "cache.h5: continuing after 5 of 12 inputs" in [note.text for note in report.notes]
+    assert "cache.h5: continuing after 5 of 12 rows" in [note.text for note in report.notes]
     assert here("build", "photos", "-o", "plain.h5", "-q") == Outcome(0, "", "")
     assert same("gallery.h5", "plain.h5")

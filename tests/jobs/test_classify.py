@@ -70,9 +70,10 @@ def test_a_device_is_written_to_directly(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
     outcome = crnr("classify", "gallery.npz", "-o", "/dev/null")
-    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "15 of 15 inputs labelled: /dev/null\n")
+    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "labelled 15 of 15 queries: /dev/null\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )

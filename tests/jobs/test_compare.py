@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, UsageError, command_for_extra
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
@@ -207,7 +207,7 @@ def test_compare_prints_a_table_of_scores(crnr: Runner, data: tuple[Path, Path])
     result = crnr("compare", data[0], "--methods", "nn, crnr", "--draws", 2, "--holdout", 0.25, columns=80)
     assert (result.exit, result.err) == (0, "")
     assert "best" in result.out
-    for word in ("method", "accuracy", "95 %", "macro F1", "build s", "ms per query", "crnr", "nn"):
+    for word in ("method", "accuracy", "95%", "macro F1", "build s", "ms per query", "crnr", "nn"):
         assert word in result.out
     assert max(map(len, result.out.splitlines())) <= 80
 
@@ -246,15 +246,15 @@ def test_without_scikit_learn_its_methods_are_left_out(crnr: Runner, data: tuple
     assert result.exit == 0
     names = {row["method"] for row in json.loads(result.out)["methods"]}
     assert names == set(METHODS) - {"svm", "softmax"}
-    remedy = "needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
-    assert result.err == f"note: left out: svm {remedy}\nnote: left out: softmax {remedy}\n"
+    remedy = f"needs scikit-learn; install with: {command_for_extra('baselines')}"
+    assert result.err == f"note: left out: method svm {remedy}\nnote: left out: method softmax {remedy}\n"
 
 
 @pytest.mark.usefixtures("no_scikit_learn")
 def test_compare_without_scikit_learn_refuses_its_methods(crnr: Runner, data: tuple[Path, Path]) -> None:
     result = crnr("compare", data[0], "--methods", "crnr,svm")
-    assert (result.exit, result.out) == (2, "")
-    assert result.err.startswith("error: svm needs scikit-learn; ")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: method svm needs scikit-learn; ")
 
 
 def test_a_method_that_fails_on_the_data_leaves_the_others(
@@ -278,15 +278,19 @@ def test_a_method_that_fails_on_the_data_leaves_the_others(
         (["--methods", "magic"], 2, "error: --methods: 'magic' is not one of crnr, nrc, "),
         (["--set", "crc.lam"], 2, "error: --set crc.lam: write METHOD.PARAM=VALUE, such as crc.lam=0.1"),
         (["--set", "magic.lam=1"], 2, "error: --set magic.lam=1: 'magic' is not one of crnr, nrc, "),
-        (["--set", "crc.mu=1"], 2, "error: crc has no parameter mu; it has lam"),
-        (["--set", "crnr.fit=1"], 2, "error: crnr has no parameter fit; it has mu, iterations, tol, "),
-        (["--set", "crnr.iterations=1e3"], 2, "error: crnr.iterations: '1e3' is not a whole number"),
-        (["--set", "crc.lam=much"], 2, "error: crc.lam: 'much' is not a number"),
-        (["--set", "crc.lam=-1"], 2, "error: crc: lam must be above 0, not -1"),
+        (
+            ["--set", "crc.mu=1"],
+            2,
+            "error: --set crc.mu: method crc has no parameter mu; its parameters are lam",
+        ),
+        (["--set", "crnr.fit=1"], 2, "error: --set crnr.fit: method crnr has no parameter fit; "),
+        (["--set", "crnr.iterations=1e3"], 2, "error: --set crnr.iterations: '1e3' is not a whole number"),
+        (["--set", "crc.lam=much"], 2, "error: --set crc.lam: 'much' is not a number"),
+        (["--set", "crc.lam=-1"], 2, "error: method crc: lam must be above 0, not -1"),
         (["--set", "crc.lam=1", "--methods", "nn"], 2, "error: a parameter is set for crc, which is not"),
-        (["--holdout", "1.5"], 2, "error: --holdout: '1.5' is not a number above 0 and at most 1 (see "),
-        (["--holdout", "0.001"], 2, "error: --holdout 0.001 leaves no sample to test with; "),
-        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: there is no directory /nowhere"),
+        (["--holdout", "1.5"], 2, "error: --holdout must be above 0 and at most 1, not 1.5 (see "),
+        (["--holdout", "0.001"], 2, "error: --holdout 0.001 leaves no example to test with; "),
+        (["--csv", "/nowhere/x.csv"], 1, "error: /nowhere/x.csv: the folder /nowhere does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -315,7 +319,7 @@ def test_other_dimensions_are_refused(crnr: Runner, data: tuple[Path, Path], tmp
     np.savez(tmp_path / "x.npz", features=np.eye(5), labels=list("abcda"))
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz")
     assert (result.exit, result.out) == (1, "")
-    assert "5 features per sample, but the gallery was built from 12" in result.err
+    assert "5 features per query, but the gallery was built from 12" in result.err
 
 
 def test_classes_the_gallery_does_not_have_are_named(
@@ -325,7 +329,10 @@ def test_classes_the_gallery_does_not_have_are_named(
     labels = np.where(np.arange(60) < 10, "z", test["labels"])
     np.savez(tmp_path / "x.npz", features=test["features"], labels=labels)
     result = crnr("compare", data[0], "--test", tmp_path / "x.npz", "--methods", "nn", "--json")
-    assert (result.exit, result.err) == (0, "note: classes not in the gallery, so never right: z\n")
+    assert (result.exit, result.err) == (
+        0,
+        "note: classes that are not in the gallery, so never labelled correctly: z\n",
+    )
     assert json.loads(result.out)["methods"][0]["accuracy"] <= 50 / 60
 
 
@@ -343,7 +350,7 @@ def test_compare_reads_image_folders_and_names_broken_ones(crnr: Runner, tmp_pat
     command = ("compare", "gallery", "--test", "test")
     result = crnr(*command, "--pca", 3, "--methods", "nn,crnr", "--json")
     assert result.exit == 3
-    assert result.err == "left out: test/top/broken.png: the file is empty\n"
+    assert result.err == "failed: test/top/broken.png: the file is empty\n"
     record = json.loads(result.out)
     assert (record["n_gallery"], record["n_tested"]) == (8, 8)
     assert [row["accuracy"] for row in record["methods"]] == [1.0, 1.0]

@@ -61,7 +61,7 @@ def test_accepted_and_corrected_files_are_added_and_outsiders_are_not(ready: Run
     assert lines(outcome) == [
         "note: c.csv: 3 reviewed files, 2 with another label; 1 more belongs to none of the classes and is "
         "not added",
-        "note: class dragonfly is new: 1 sample, such as q/cow10.png",
+        "note: class dragonfly is new: 1 example, such as q/cow10.png",
         "added: q/ant9.png",
         "added: ./q/bee9.png",
         "added: q/cow10.png",
@@ -90,13 +90,13 @@ def test_missing_and_changed_files_are_reported(ready: Runner) -> None:
     outcome = ready("add", "gallery.h5", "--corrections", "c.csv")
     assert (outcome.exit, outcome.out) == (3, "")
     assert lines(outcome)[:2] == [
-        "left out: q/gone.png: no such file",
-        "left out: q/ant9.png: changed after it was reviewed; review it again, or empty its field `when`",
+        "failed: q/gone.png: no such file",
+        "failed: q/ant9.png: changed after it was reviewed; review it again, or empty its field `when`",
     ]
     assert samples(ready) == {"ant": 4, "bee": 5, "cow": 4}
     strict = ready("add", "gallery.h5", "--corrections", "c.csv", "--strict")
     assert (strict.exit, strict.out) == (1, "")
-    assert strict.err.startswith("error: q/gone.png: no such file; stopped: 2 of 3 samples have to be ")
+    assert strict.err.startswith("error: q/gone.png: no such file; stopped: 2 of 3 examples have to be ")
 
 
 def test_a_file_of_the_same_time_as_its_review_has_not_changed(ready: Runner) -> None:
@@ -116,7 +116,7 @@ def test_copies_of_samples_are_not_added_again(ready: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     assert lines(outcome) == [
         "note: c.csv: 2 reviewed files, 1 with another label",
-        "note: 1 reviewed file has the content of a sample and is not added: q/copy.png is the same as "
+        "note: 1 reviewed file has the content of an example and is not added: q/copy.png is the same as "
         "gallery/ant/1.png",
         "note: the same content in two classes: gallery/bee/1.png (bee) and q/other.png (ant)",
         "added: q/other.png",
@@ -139,16 +139,16 @@ def test_a_sample_of_the_gallery_can_be_corrected(ready: Runner) -> None:
     [
         (
             "q/ant9.png,ant,unknown,",
-            "c.csv: nothing to add, as all reviewed files belong to none of the classes",
+            "c.csv: nothing to add, because no reviewed file belongs to a class",
         ),
         (
             "f.npz#3,ant,ant,",
             "c.csv, line 2: f.npz#3 is a row of a feature file; only images can be added, so classify "
             "images instead",
         ),
-        ("q/gone.png,a,a,", "nothing to do: no sample can be used; q/gone.png: no such file"),
-        ("q,a,a,", "nothing to do: no sample can be used; q: not a regular file"),
-        ("-,a,a,", "nothing to do: no sample can be used; -: no such file"),
+        ("q/gone.png,a,a,", "no usable images or rows of features: q/gone.png: no such file"),
+        ("q,a,a,", "no usable images or rows of features: q: not a regular file"),
+        ("-,a,a,", "no usable images or rows of features: -: no such file"),
     ],
 )
 def test_nothing_that_can_be_added(ready: Runner, row: str, words: str) -> None:
@@ -163,7 +163,10 @@ def test_a_gallery_of_features_takes_no_images(crnr: Runner) -> None:
     assert crnr("build", "g.npz", "-q").exit == 0
     noise(1).save("a.png")
     corrections("a.png,ant,ant,")
-    words = "error: the gallery was built from features, but these are images\n"
+    words = (
+        "error: a.png: is an image, but gallery.h5 was built from features; give features, or a gallery that "
+        "was built from images\n"
+    )
     assert crnr("add", "gallery.h5", "--corrections", "c.csv") == Outcome(1, "", words)
 
 
@@ -176,7 +179,7 @@ def test_evaluate_scores_reviewed_answers_by_the_corrections(ready: Runner) -> N
     outcome = ready("evaluate", "out.csv", "--corrections", "c.csv", "--json")
     assert (outcome.exit, outcome.err) == (
         0,
-        "note: the truth of 3 of 6 answers is that of c.csv; 3 have none\n",
+        "note: 3 of 6 answers scored against c.csv; 3 have no true class\n",
     )
     record = json.loads(outcome.out)
     assert {key: record[key] for key in ("n", "correct", "without_truth", "reviewed")} == {
@@ -201,7 +204,7 @@ def test_answers_that_were_not_reviewed_keep_their_truth(ready: Runner) -> None:
 def test_corrections_of_other_answers_are_refused(ready: Runner) -> None:
     corrections("elsewhere/bee9.png,bee,cow,")
     words = (
-        "error: c.csv: has none of the 6 rows, such as q/ant10.png; its paths are relative to the current "
-        "folder, so run it where `crnr classify` ran\n"
+        "error: c.csv: has none of the 6 rows, such as q/ant10.png; paths are relative to the current "
+        "folder, so run the command where `crnr classify` ran\n"
     )
     assert ready("evaluate", "out.csv", "--corrections", "c.csv") == Outcome(1, "", words)

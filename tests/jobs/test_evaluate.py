@@ -116,7 +116,7 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
         result = crnr("evaluate", "out.csv", "--json", *gates)
     if not any(row[0] for row in rows):
         assert (result.exit, result.out) == (1, "")
-        assert "no row has a true class" in result.err
+        assert "no query has a true class" in result.err
         return
     counts, record = expected(rows), json.loads(result.out)
     assert record["n"] == counts["n"]
@@ -128,9 +128,9 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
         "macro F1": (f1_over_all(rows), f1),
     }
     if insiders := int(counts["insiders"]):  # type: ignore[call-overload]
-        values["coverage"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
+        values["answer rate"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
     else:
-        assert f"coverage n/a is below {coverage:g}" in result.err
+        assert f"answer rate n/a is below {coverage:g}" in result.err
     for name, (value, minimum) in values.items():
         if abs(value - minimum) > 1e-9:
             assert (f"{name} {value:.4f} is below {minimum:g}" in result.err) == (value < minimum)
@@ -143,9 +143,10 @@ def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
     make_images(crnr.here / "queries", ("aeroplane", "helicoptre", "new"), 2, first=5)
     assert crnr("build", "gallery", "-q").exit == 0
     notes = (
-        "note: 2 inputs without a true class: the folder helicoptre is not a class; did you mean "
+        "note: 2 queries without a true class: the folder helicoptre is not named after a class; did you "
+        "mean "
         "helicopter?\n"
-        "note: 2 inputs without a true class: the folder new is not a class\n"
+        "note: 2 queries without a true class: the folder new is not named after a class\n"
     )
     result = crnr("evaluate", "queries")
     assert (result.exit, result.err) == (0, notes)
@@ -153,5 +154,5 @@ def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
     # From a CSV, only the classes in it are known.
     result = crnr("evaluate", "out.csv")
     assert result.exit == 0
-    assert "2 inputs without a true class: the folder helicoptre is not a class" in result.err
+    assert "2 queries without a true class: the folder helicoptre is not named after a class" in result.err
     assert crnr("evaluate", "out.csv", "-q").err == ""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from helpers.runner import Runner, read_rows
+from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features, make_images, noise
 from helpers.templates import Templates
 
@@ -115,12 +115,13 @@ def test_outsiders_in_a_folder_among_the_queries(ready: Runner) -> None:
     assert (result.exit, json.loads(result.out)["open_set"]) == (0, None)
     assert json.loads(result.out)["without_truth"] == 6
     assert result.err == (
-        "note: 6 inputs without a true class: the folder unknown is not a class; if they belong to no class "
-        "of the gallery, name it with --outsiders\n"
+        "note: 6 queries without a true class: the folder unknown is not named after a class; if they "
+        "belong to "
+        "no class of the gallery, add --outsiders with this folder\n"
     )
     result = ready("evaluate", "all", "--outsiders", ".")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: --outsiders: everything in all would be an outsider\n"
+    assert result.err == "error: --outsiders: all queries in all would be outsiders; give other queries too\n"
 
 
 def test_features_can_be_outsiders(crnr: Runner) -> None:
@@ -147,9 +148,9 @@ def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     result = crnr("evaluate", "out.csv", "--outsiders", "o", "--html", "report.html", "-q", columns=100)
     assert (result.exit, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "coverage 0.6667 2 of 3 inputs got an answer" in lines
-    assert "outsiders rejected 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 outsiders" in lines
-    assert "accuracy of answers 0.6667 (95 % 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
+    assert "answer rate 0.6667 2 of 3 queries got an answer" in lines
+    assert "outsiders rejected 0.6667 (95% 0.2077 to 0.9385) 2 of 3 outsiders" in lines
+    assert "accuracy of answers 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
     area = roc_auc_score([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.2, 0.5, 0.1, 0.1])
     assert f"AUROC, separation {area:.4f} 0.5 is chance" in lines
     assert "failed 1 1 truncated" in lines
@@ -162,13 +163,13 @@ def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     ("gate", "message"),
     [
         # Half of the inputs of a class are rejected: they have no answer, although most inputs have a label.
-        (("--min-answer-rate", "0.6"), "coverage 0.5000 is below 0.6"),
+        (("--min-answer-rate", "0.6"), "answer rate 0.5000 is below 0.6"),
         (("--min-answer-rate", "0.5"), None),
         (("--min-rejected", "0.7"), "share of rejected outsiders 0.6667 is below 0.7"),
         (("--min-rejected", "0.6"), None),
         (
             ("--min-accuracy", "0.61"),
-            "accuracy 0.6000 is below 0.61; 1 of 5 inputs has no answer, which counts as wrong",
+            "accuracy 0.6000 is below 0.61; 1 of 5 queries has no answer, which counts as wrong",
         ),
     ],
 )
@@ -188,11 +189,7 @@ def test_evaluate_thresholds_set_the_exit_code(
 def test_a_gate_on_outsiders_needs_some(crnr: Runner) -> None:
     (crnr.here / "out.csv").write_text("path,truth,label\nq/1,a,a\n")
     result = crnr("evaluate", "out.csv", "--min-rejected", "0.5", "--json")
-    assert json.loads(result.out)["open_set"] is None
-    assert (result.exit, result.err) == (
-        4,
-        "share of rejected outsiders n/a is below 0.5; no input is known to be an outsider\n",
-    )
+    assert result == Outcome(2, "", "error: --min-rejected needs outsiders; name them with --outsiders DIR\n")
 
 
 def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
@@ -212,7 +209,8 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
     [
         (
             ("out.csv", "--outsiders", "else"),
-            "else: none of the 1 row is of a file there; paths are relative to the current folder, so run it "
+            "else: contains no file of the 1 row; paths are relative to the current folder, so run the "
+            "command "
             "where `crnr classify` ran",
         ),
         (
@@ -222,7 +220,7 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
         (("queries", "--outsiders", "nowhere"), "nowhere: no such file or folder"),
         (
             ("queries", "--outsiders", "empty"),
-            "nothing to do: no files found in empty",
+            "empty: contains no images or feature files",
         ),
         (
             ("queries", "--outsiders", "broken"),
@@ -240,7 +238,7 @@ def test_evaluate_refuses_unusable_outsiders(
     result = ready("evaluate", *sources)
     if message is None:  # q#2 is another folder than q
         message = (
-            "q: none of the 1 row is of a file there; paths are relative to the current folder, so run it "
+            "q: contains no file of the 1 row; paths are relative to the current folder, so run the command "
             "where `crnr classify` ran"
         )
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from crnr_cli.cli.explain import BAR
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
 from helpers.patches import remove_extras
@@ -93,7 +94,7 @@ def test_explain_writes_a_plot(crnr: Runner, gallery: str, tmp_path: Path, suffi
     output = tmp_path / f"why.{suffix}"
     result = crnr("explain", QUERY, "-g", gallery, "--compare-with", "nrc", "-o", output, "--json")
     assert result.exit == 0, result.err
-    assert result.err == f"{output}: written\n"
+    assert result.err == f"wrote {output}\n"
     if suffix == "png":
         with Image.open(output) as image:
             assert image.size[0] > image.size[1] > 800
@@ -124,9 +125,9 @@ def test_names_are_drawn_as_they_are(crnr: Runner, tmp_path: Path) -> None:
         (
             "{features}",
             2,
-            "error: {features}: has 100 queries, but explain takes one, such as {features}#0\n",
+            "error: {features}: explain takes one row, such as {features}#0\n",
         ),
-        ("{features}#100", 2, "error: {features}: has no row 100: it has 100 rows, counted from 0\n"),
+        ("{features}#100", 2, "error: {features}: has no row 100; choose one from 0 to 99\n"),
         ("{features}#x", 1, "error: {features}#x: no such file or folder\n"),
     ],
 )
@@ -152,7 +153,7 @@ def test_an_image_that_cannot_be_read_is_named(crnr: Runner, gallery: str, tmp_p
 def test_a_drawing_of_no_known_form_is_refused(crnr: Runner, gallery: str) -> None:
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.doc")
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: why.doc: its name must end in .png, .svg, .pdf or .html\n"
+    assert result.err == "error: why.doc: the name must end in .png, .svg, .pdf or .html\n"
 
 
 def test_explain_without_matplotlib_names_the_extra(
@@ -161,7 +162,7 @@ def test_explain_without_matplotlib_names_the_extra(
     remove_extras(monkeypatch.setattr)
     result = crnr("explain", QUERY, "-g", gallery, "-o", "why.png")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --output needs matplotlib and jinja2: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--output', 'matplotlib', 'jinja2')}\n"
 
 
 @pytest.mark.parametrize("other", ["nn", "crc", "svm"])

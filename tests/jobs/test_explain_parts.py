@@ -106,7 +106,7 @@ def test_nn_by_the_plain_formula(built: Runner) -> None:
     assert answer["nearest"]["name"] == f"gallery/ant/{cosines.argmax()}.png"
     assert answer["nearest"]["weight"] == pytest.approx(cosines.max(), rel=1e-7)
     shown = built("explain", "ant/mixed.png", "-g", "nn.h5").out
-    assert f"nearest sample {answer['nearest']['name']} with mean cosine {cosines.max():.4f};" in shown
+    assert f"nearest example {answer['nearest']['name']} with mean cosine {cosines.max():.4f};" in shown
 
 
 @pytest.mark.parametrize("method", ["crnr", "crc", "nn"])
@@ -168,7 +168,7 @@ def test_a_blank_tile_supports_no_class(built: Runner) -> None:
     assert (blank.label, blank.margin, blank.is_against) == (None, 0.0, False)
     assert blank.residuals.tolist() == [0, 0, 0]
     shown = built("explain", "blank.png", "-g", "crnr.h5").out
-    assert "\n3 of 4 parts speak for ant, 0 against it, 1 is undecided:\n" in shown
+    assert "\n3 of 4 tiles support ant, 0 contradict it, 1 is undecided:\n" in shown
     assert "   0.00\n" in shown
 
 

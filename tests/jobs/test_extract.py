@@ -49,13 +49,13 @@ def test_gallery_of_extracted_values_equals_the_gallery_of_images(photos: Runner
     for steps in tried:
         built = photos("build", "photos", "-o", f"images {steps}.h5", *how, *STEPS[steps])
         assert built.exit == 3
-        assert "left out: photos/of no class.png: not in a class folder\n" in built.err
+        assert "failed: photos/of no class.png: not in a class folder\n" in built.err
     Path("model.onnx").unlink()  # not needed any more
     for steps in tried:
         again = photos("build", "f.h5", "-o", "features.h5", *STEPS[steps])
         assert (again.exit, again.out) == (3, "")
-        assert "left out: photos/of no class.png: not in a class folder\n" in again.err
-        assert again.err.count("left out: ") == 1
+        assert "failed: photos/of no class.png: not in a class folder\n" in again.err
+        assert again.err.count("failed: ") == 1
         assert same("features.h5", f"images {steps}.h5"), steps
 
 
@@ -82,7 +82,7 @@ def test_extracted_queries_get_the_answers_of_the_images(photos: Runner, extract
     Path("model.onnx").unlink()
     for how, (_, _, n) in QUERIES.items():
         outcome = photos("classify", f"{how}.h5", "-o", "features.csv")
-        assert outcome == Outcome(0, "", f"{n} of {n} inputs labelled: features.csv\n")
+        assert outcome == Outcome(0, "", f"labelled {n} of {n} queries: features.csv\n")
         assert same("features.csv", f"{how}.csv"), how
         Path("features.csv").unlink()
     assert "ant" in Path("a folder.csv").read_text().splitlines()[1]
@@ -92,7 +92,7 @@ def test_extract_writes_the_documented_arrays(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--json")
     assert outcome.exit == 3
     assert '"n_samples": 14' in outcome.out
-    assert "left out: photos/bee/blank.png: nothing to compare: all of one colour\n" in outcome.err
+    assert "failed: photos/bee/blank.png: nothing to compare: all of one colour\n" in outcome.err
     with h5py.File("f.h5") as file:
         assert file.attrs["format"] == b"crnr-features"
         assert file["recipe"].attrs["kind"] == b"pictures"
@@ -136,9 +136,7 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     random = np.random.default_rng(0)
     labels = np.array(["ant", "bee", "cow"] * 4)
     np.savez("table.npz", features=random.random((12, 5)), labels=labels)
-    assert crnr("extract", "table.npz", "-o", "f.h5").err.startswith(
-        "f.h5: 12 samples, 3 classes, 5 features;"
-    )
+    assert crnr("extract", "table.npz", "-o", "f.h5").err.startswith("f.h5: 12 rows, 3 classes, 5 features;")
     with h5py.File("f.h5") as file:
         assert file["features"].dtype == np.float64
     assert crnr("build", "table.npz", "-o", "one.h5", "-q") == Outcome(0, "", "")
@@ -147,13 +145,20 @@ def test_a_feature_file_is_copied(crnr: Runner) -> None:
     assert crnr("verify", "one.h5", "--source", "f.h5", "-q").exit == 0
     make_images(crnr.here / "photos")
     refused = crnr("classify", "photos", "-g", "other.h5")
-    assert refused == Outcome(1, "", "error: the gallery was built from features, but these are images\n")
+    assert refused == Outcome(
+        1,
+        "",
+        (
+            "error: photos/ant/0.png: is an image, but other.h5 was built from features; give features, or a "
+            "gallery that was built from images\n"
+        ),
+    )
 
 
 def test_numbers_that_are_not_finite_are_refused(crnr: Runner) -> None:
     np.savez("table.npz", features=np.array([[1.0, 2.0], [np.nan, 1.0]]), labels=np.array(["a", "b"]))
     assert crnr("extract", "table.npz", "-o", "f.h5") == Outcome(
-        1, "", "error: NaN or infinity in 1 row, to be fixed or removed: table.npz#1\n"
+        1, "", "error: NaN or infinity in 1 row; correct or remove table.npz#1\n"
     )
     assert crnr.files() == {"table.npz"}
 
@@ -162,7 +167,7 @@ def test_extract_without_usable_images_fails(crnr: Runner) -> None:
     Path("x.png").write_bytes(b"")
     outcome = crnr("extract", "x.png", "-o", "f.h5", "--size", "8", "--gray")
     assert outcome == Outcome(
-        1, "", "error: nothing to do: no sample can be used; x.png: the file is empty\n"
+        1, "", "error: no usable images or rows of features: x.png: the file is empty\n"
     )
     assert crnr.files() == {"x.png"}
 
@@ -170,11 +175,11 @@ def test_extract_without_usable_images_fails(crnr: Runner) -> None:
 def test_extract_strict_stops_at_a_bad_image(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--strict", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "; stopped: 2 of 17 samples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
+    assert "; stopped: 2 of 17 examples have to be skipped, and at most 0.00% is allowed\n" in outcome.err
     # Extracted values are kept: without --strict, nothing is decoded again.
     done = photos("extract", "photos", "-o", "f.h5")
     assert (done.exit, done.out) == (3, "")
-    assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err
     assert photos("extract", "photos", "-o", "clean.h5", "-q").exit == 3
     assert same("f.h5", "clean.h5")
 
@@ -186,8 +191,9 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     assert photos("build", "queries", "-q") == Outcome(0, "", "")
     assert photos("extract", "queries", "-o", "f.h5", "--extractor", "pixels", "-q") == Outcome(0, "", "")
     message = (
-        "error: f.h5: extracted in another way than the gallery's samples: pixels, 8x8, grey instead of "
-        "gradients, 8x8, cells of 3, 8 directions; extract it again, as the gallery's samples were\n"
+        "error: f.h5: its features come from another extractor than the features of gallery.h5 (pixels, "
+        "8x8, grey instead of gradients, 8x8, cells of 3, 8 directions); extract them again "
+        "with the gallery's extractor\n"
     )
     for command in (
         ["classify", "f.h5"],
@@ -223,7 +229,7 @@ def test_another_network_of_the_same_name_is_refused(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", *network).exit == 0
     refused = photos("classify", "f.h5")
     assert (refused.exit, refused.out) == (1, "")
-    assert ", but with another model or other settings; extract it again" in refused.err
+    assert ", but with another model or other settings); extract them again" in refused.err
 
 
 def test_files_of_different_kinds(photos: Runner) -> None:
@@ -239,19 +245,22 @@ def test_files_of_different_kinds(photos: Runner) -> None:
     assert photos("build", "wide.h5", "high.h5", "-q") == Outcome(
         1,
         "",
-        "error: wide.h5 and high.h5 were extracted in different ways: pixels, 8x9, grey and "
+        "error: wide.h5 and high.h5 come from different extractors: pixels, 8x9, grey and "
         "pixels, 9x8, grey; give files of one extractor\n",
     )
     refused = photos("build", "f.h5", "--extractor", "pixels")
     assert refused == Outcome(
         2,
         "",
-        "error: --extractor is for images, but these are features that were extracted from images "
-        "before; leave it out\n",
+        "error: --extractor only applies to images, but f.h5 was extracted from images before; leave the "
+        "option out\n",
     )
     assert photos("build", "table.npz", "-o", "table.h5", "-q") == Outcome(0, "", "")
     assert photos("classify", "f.h5", "-g", "table.h5") == Outcome(
-        1, "", "error: the gallery was built from features, but these are images\n"
+        1,
+        "",
+        "error: f.h5: was extracted from images, but table.h5 was built from features; give features, or a "
+        "gallery that was built from images\n",
     )
 
 
@@ -285,7 +294,7 @@ def test_add_update_verify_and_explain(photos: Runner) -> None:
     assert explained.exit == 0
     assert explained.out.splitlines()[1:] == of_image.out.splitlines()[1:]
     refused = photos("explain", "f.h5")
-    assert refused == Outcome(2, "", "error: f.h5: has 7 queries, but explain takes one, such as f.h5#0\n")
+    assert refused == Outcome(2, "", "error: f.h5: explain takes one row, such as f.h5#0\n")
 
 
 def test_a_folder_of_one_class_can_be_added(photos: Runner) -> None:
@@ -306,7 +315,7 @@ def test_copies_are_found(photos: Runner) -> None:
     assert photos("extract", "queries", "-o", "f.h5", "-q") == Outcome(0, "", "")
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     for source in ("f.h5", "queries"):
-        assert "6 of 6 test samples are in the gallery too, such as" in photos("evaluate", source).err
+        assert "6 of 6 queries are in the gallery too, such as" in photos("evaluate", source).err
     outcome = photos("compare", "photos", "--test", "f.h5", "--methods", "nn", "--size", "8", "--gray", "-q")
     assert outcome.exit == 3
 

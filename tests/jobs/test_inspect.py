@@ -56,10 +56,7 @@ def test_a_choice_is_a_problem_with_its_remedy(crnr: Runner) -> None:
     save_arrays(Path("x.npz"), {"a": np.ones((6, 4)), "b": np.ones((6, 4))})
     found = record(crnr, "x.npz")
     assert (found["taken"], could_be(found)) == (None, {"a": ["features"], "b": ["features"]})
-    problem = (
-        "x.npz: no dataset features; it could be a (6 x 4), or b (6 x 4); "
-        "choose with --features-key and --labels-key"
-    )
+    problem = "x.npz: no array called 'features'; choose with --features-key ('a' or 'b') and --labels-key"
     assert found["problem"] == problem
     shown = crnr("info", "x.npz")
     assert (shown.exit, shown.err) == (0, f"note: {problem}\n")
@@ -70,13 +67,13 @@ def test_info_prints_a_table_of_arrays(crnr: Runner) -> None:
     shown = crnr("info", "x.npz", columns=80)
     assert shown.exit == 0
     assert [line.split() for line in shown.out.splitlines()] == [
-        ["array", "shape", "type", "could", "be", "is", "taken", "as"],
+        ["array", "shape", "type", "could", "be", "used", "as"],
         ["x", "4", "x", "3", "x", "7", "uint8", "features", "features"],
         ["label", "7", "int64", "labels", "labels"],
         ["more", *["2", "x"] * 4, "2", "float64", "-", "-"],
         [],
-        ["samples", "7,", "along", "the", "last", "axis", "of", "x"],
-        ["numbers", "per", "sample", "12"],
+        ["examples", "7,", "along", "the", "last", "axis", "of", "'x'"],
+        ["features", "per", "example", "12"],
         ["classes", "3"],
     ]
     assert max(map(len, shown.out.splitlines())) <= 80

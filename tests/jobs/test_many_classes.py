@@ -13,10 +13,10 @@ from crnr_cli import Gallery
 from helpers.runner import Outcome, Runner
 
 NOTE = (
-    "note: of 1001 classes, the 5 best of each input are written; --top sets how many, and --top 0 writes "
+    "note: of 1001 classes, the 5 best of each query are written; choose how many with --top, or --top 0 for "
     "the residuals of all\n"
 )
-LABELLED = "8 of 8 inputs labelled: out.csv\n"
+LABELLED = "labelled 8 of 8 queries: out.csv\n"
 
 
 def make_features(n_classes: int) -> np.ndarray:
@@ -75,8 +75,8 @@ def test_info_shows_the_smallest_of_many_classes(crnr: Runner) -> None:
     shown = crnr("info", "gallery.h5")
     assert (shown.exit, shown.err) == (0, "")
     title, header, *rows = shown.out.splitlines()[-52:]
-    assert title.strip() == "the 50 of 1001 classes with the fewest samples; --json has all"
-    assert header.split() == ["class", "samples"]
+    assert title.strip() == "the 50 of 1001 classes with the fewest examples; --json lists all"
+    assert header.split() == ["class", "examples"]
     single = [f"c{i}" for i in range(984, 1001)]  # all others have two samples; the first by name fill up
     doubles = sorted(f"c{i}" for i in range(984))[:33]
     by_number = sorted([*single, *doubles], key=lambda name: int(name[1:]))
@@ -89,7 +89,7 @@ def test_folders_are_not_compared_with_very_many_classes(
 ) -> None:
     """Looking for misspelt names would take minutes."""
     Path("out.csv").write_text("path,truth,label\nq/sparrow/1.png,sparrow,sparrow\nq/sparow/2.png,,sparrow\n")
-    folder = "note: 1 input without a true class: the folder sparow is not a class"
+    folder = "note: 1 query without a true class: the folder sparow is not named after a class"
     assert crnr("evaluate", "out.csv").err == f"{folder}; did you mean sparrow?\n"
     monkeypatch.setattr("crnr_cli.cli.evaluate._MAX_COMPARED", 0)
     assert crnr("evaluate", "out.csv").err == f"{folder}\n"

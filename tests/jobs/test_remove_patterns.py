@@ -37,7 +37,7 @@ def test_remove_by_pattern_equals_remove_by_name(built: Runner) -> None:
     lines = result.err.splitlines()
     assert lines[:2] == [
         "note: spi* matches 1 class",
-        "note: gallery/ham/[01].png matches 2 samples",
+        "note: gallery/ham/[01].png matches 2 examples",
     ]
     assert "0 added, 0 changed, 5 removed, 4 unchanged" in lines
     by_name = ("--sample", "gallery/ham/0.png", "--sample", "gallery/ham/1.png", "--class", "spinach")
@@ -60,7 +60,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     before = (built.here / "gallery.h5").read_bytes()
     result = built("remove", "gallery.h5", "--marked-in", "audit.csv")
     assert (result.exit, result.out) == (1, "")
-    assert result.err.startswith("error: gallery.h5: has no sample gallery/ham/*.png; there are ")
+    assert result.err.startswith("error: gallery.h5: has no example gallery/ham/*.png; there are ")
     assert (built.here / "gallery.h5").read_bytes() == before
 
 
@@ -70,9 +70,9 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
         (("--class", "x*"), "no class matches x*; there are ham, spam, spinach"),
         (
             ("--sample", "gallery/*"),
-            "no sample matches gallery/*; * ends at a slash, and gallery/** matches 9",
+            "no example matches gallery/*; * ends at a slash, and gallery/** matches 9",
         ),
-        (("--class", "*"), "no samples would remain; delete the file instead"),
+        (("--class", "*"), "no examples would remain; delete the file instead"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
@@ -96,8 +96,8 @@ def test_remove_dry_run_lists_the_samples(built: Runner) -> None:
         {"sample": "gallery/spinach/2.png", "class": "spinach"},
     ]
     assert result.err == (
-        "note: gallery/sp*/2.png matches 2 samples\n"
-        "gallery.h5: 5 of 9 samples would be removed, and 1 class with them\n"
+        "note: gallery/sp*/2.png matches 2 examples\n"
+        "gallery.h5: 5 of 9 examples would be removed, and 1 class with them\n"
     )
     as_json = built(*arguments, "--json", "-q")
     assert (as_json.exit, as_json.err) == (0, "")

@@ -51,7 +51,7 @@ def test_rename_gives_the_gallery_of_a_renamed_folder(
     result = crnr("rename", "gallery.h5", "bee", new)
     assert (result.exit, result.out) == (0, "")
     lines = result.err.splitlines()
-    assert lines[0] == f"note: class bee is now {new}: 6 samples"
+    assert lines[0] == f"note: class bee is now {new}: 6 examples"
     assert "0 added, 6 changed, 0 removed, 12 unchanged" in lines
     renamed, fresh = (load_gallery(crnr.here / name) for name in ("gallery.h5", "fresh.h5"))
     assert renamed.classes == fresh.classes == sorted(["ant", new, "cow"])
@@ -83,7 +83,7 @@ def test_merging_is_building_from_one_folder(built: Runner) -> None:
     assert built("build", "merged", "-o", "fresh.h5", "-q").exit == 0
     result = built("rename", "gallery.h5", "cow", "ant", "--merge", "--json")
     assert result.exit == 0
-    assert result.err.splitlines()[0] == "note: class cow is now part of ant: 4 samples"
+    assert result.err.splitlines()[0] == "note: class cow is now part of ant: 4 examples"
     record = json.loads(result.out)
     assert record["classes"] == {"ant": 8, "bee": 4}
     assert record["changes"]["changed"] == [f"gallery/cow/{i}.png" for i in range(4)]
@@ -104,7 +104,7 @@ def test_merging_is_building_from_one_folder(built: Runner) -> None:
         (
             ("bee", "cow"),
             1,
-            "gallery.h5: has a class cow already; to put the samples of bee into it, add --merge",
+            "gallery.h5: has a class cow already; to put the examples of bee into it, add --merge",
         ),
         (
             ("bee", "cov", "--merge"),
@@ -117,8 +117,8 @@ def test_merging_is_building_from_one_folder(built: Runner) -> None:
             1,
             "class 'Unknown': this name is reserved for rejected queries; rename the class",
         ),
-        (("bee", ""), 2, "the name of a class cannot be empty (see `crnr rename --help`)"),
-        (("bee", "bee", "--merge"), 2, "the class is called bee already; give it another name"),
+        (("bee", ""), 2, "the new name of the class must not be empty (see `crnr rename --help`)"),
+        (("bee", "bee", "--merge"), 2, "the class is called bee already; give another name"),
     ],
 )
 def test_rename_refuses_invalid_arguments(
@@ -135,4 +135,4 @@ def test_merging_all_classes_is_allowed_with_a_note(built: Runner) -> None:
     assert built("remove", "gallery.h5", "--class", "cow", "-q").exit == 0
     result = built("rename", "gallery.h5", "ant", "bee", "--merge")
     assert (result.exit, result.out) == (0, "")
-    assert "note: only one class, bee: classify will refuse this gallery\n" in result.err
+    assert "note: only one class, bee: add another class with `crnr add` before you classify\n" in result.err

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from crnr_cli.errors import describe_missing
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_images, noise
@@ -18,9 +19,9 @@ from helpers.templates import Templates
 
 NO_IMAGES = (
     "note: 4 of 4 images are not shown: 5.png was not found; run the command in the folder where classify "
-    "ran, or name their folder with --images-from\n"
+    "ran, or give their folder with --images-from\n"
 )
-WRITTEN = "review.html: written; open it in a browser, and save corrections.csv there\n"
+WRITTEN = "wrote review.html; open it in a browser, review the answers, and save corrections.csv from there\n"
 
 
 def data_of(page: Path) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def test_the_least_probable_come_first_and_failures_last(crnr: Runner) -> None:
         "5.png,,b,a,0.01,ok,,\n"
     )
     outcome = crnr("review", "out.csv", "-g", "none.h5")
-    words = "error: none.h5: no such gallery; make it with `crnr build FOLDER -o none.h5`\n"
+    words = "error: none.h5: no such gallery; create it with `crnr build FOLDER -o none.h5`\n"
     assert outcome == Outcome(1, "", words)
     note = "note: the page shows no gallery images: gallery.h5: no such gallery; name it with --gallery\n"
     assert crnr("review", "out.csv") == Outcome(0, "", f"{note}{NO_IMAGES}{WRITTEN}")
@@ -107,7 +108,7 @@ def test_images_of_answers_and_of_the_gallery_are_on_the_page(ready: Runner) -> 
 
 
 def test_a_page_can_be_limited_to_the_most_doubtful_answers(ready: Runner) -> None:
-    note = "note: 2 of 6 answers are on the page, the most doubtful ones; --limit changes how many\n"
+    note = "note: 2 of 6 answers are on the page, the most doubtful first; --limit shows more\n"
     assert ready("review", "out.csv", "--limit", "2") == Outcome(0, "", note + WRITTEN)
     page = Path("review.html")
     assert ready("review", "out.csv", "-o", "all.html", "-q") == Outcome(0, "", "")
@@ -134,7 +135,7 @@ def test_the_result_as_json(ready: Runner) -> None:
         "page": "review.html",
         "answers": 5,
         "total": 6,
-        "notes": ["5 of 6 answers are on the page, the most doubtful ones; --limit changes how many"],
+        "notes": ["5 of 6 answers are on the page, the most doubtful first; --limit shows more"],
     }
 
 
@@ -205,4 +206,4 @@ def test_names_in_the_page_are_data(crnr: Runner) -> None:
 def test_a_page_needs_jinja(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     remove_extras(monkeypatch.setattr)
     outcome = ready("review", "out.csv")
-    assert outcome == Outcome(1, "", "error: crnr review needs jinja2: pip install 'crnr-cli[report]'\n")
+    assert outcome == Outcome(1, "", f"error: {describe_missing('report', 'crnr review', 'jinja2')}\n")

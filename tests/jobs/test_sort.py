@@ -263,8 +263,7 @@ def test_sort_undo_leaves_changed_files() -> None:
     assert report.undone == 1
     assert dict(report.left_out) == {
         "sorted/cat/1.png": "has changed since it was sorted",
-        "sorted/cat/1 (2).png": f"there is no {Path('q/b/1.png').absolute()} any more, so that this may be "
-        "the last copy",
+        "sorted/cat/1 (2).png": f"{Path('q/b/1.png').absolute()} is gone, so this may be the last copy",
     }
     assert LIST.exists()
 
@@ -278,7 +277,7 @@ def test_undo_of_a_move_overwrites_nothing_and_makes_folders_again() -> None:
     assert report.left_out == [
         (
             "sorted/cat/1.png",
-            f"there is another file at {Path('q/a/1.png').absolute()}, and nothing is overwritten",
+            f"there is another file at {Path('q/a/1.png').absolute()}, which crnr does not overwrite",
         )
     ]
     assert Path("q/a/1.png").read_text() == "a new one"
@@ -392,7 +391,7 @@ def test_a_file_elsewhere_has_to_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("../private/key", str(tmp_path / "private" / "key"), "link.png"):
         Path("out.csv").write_text(f"path,truth,label\n{name},,cat\n")
         with pytest.raises(
-            DataError, match=re.escape("is neither below the current folder nor below that of out.csv")
+            DataError, match=re.escape("is neither below the current folder nor below the folder of out.csv")
         ):
             run("copy")
         assert not Path("sorted").exists()
@@ -420,7 +419,7 @@ def test_undo_puts_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ),
         (",,cat\n", "out.csv: row 1 has no path"),
         ("", "out.csv: has no rows"),
-        ("gone.png,,cat\n", "none of its files can be sorted; gone.png: there is no such file; paths are"),
+        ("gone.png,,cat\n", "none of the files can be sorted; gone.png: there is no such file; paths are"),
     ],
 )
 def test_a_csv_that_cannot_be_sorted(rows: str, message: str) -> None:
@@ -444,8 +443,8 @@ def test_files_that_cannot_be_sorted_are_left_out() -> None:
         "folder.png": "is not a regular file",
         "pipe.png": "is not a regular file",
         "lost.png": "there is no such file",
-        "q/a/1.png": "the CSV names it twice",
-        "second.png": "the CSV names it twice",
+        "q/a/1.png": "the predictions file names it twice",
+        "second.png": "the predictions file names it twice",
         "q/..": "is not the name of a file",
     }
     with pytest.raises(
@@ -469,7 +468,7 @@ def test_sort_dry_run_reports_the_same_rows() -> None:
 def test_sort_undo_refuses_files_that_are_not_lists(content: bytes) -> None:
     LIST.parent.mkdir()
     LIST.write_bytes(content)
-    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+    with pytest.raises(DataError, match=re.escape("not an undo file of `crnr sort`")):
         unsort(LIST)
 
 
@@ -502,7 +501,7 @@ def test_a_list_cannot_lead_out_of_its_folder(target: str) -> None:
     entry = [str(Path("new").absolute()), target, target, 1, 1]
     LIST.write_text(f"{json.dumps(header)}\n{json.dumps(entry)}\n")
     Path("victim").write_text("mine")
-    with pytest.raises(DataError, match=re.escape("not a list that `crnr sort` wrote")):
+    with pytest.raises(DataError, match=re.escape("not an undo file of `crnr sort`")):
         unsort(LIST)
     assert Path("victim").read_text() == "mine"
 

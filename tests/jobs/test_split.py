@@ -212,9 +212,7 @@ def test_other_files_in_the_folders_are_never_touched() -> None:
     Path("g/more").unlink()
     target = next(name for name in files("g") if name.endswith(".png"))
     Path("g", target).write_text("mine")
-    with pytest.raises(
-        OutputError, match=rf"^g/{target}: is there already, and not as this split would put it"
-    ):
+    with pytest.raises(OutputError, match=rf"^g/{target}: exists already, and differs from this split"):
         run()
     assert files("g") | files("q") == {**done, target: b"mine"}
 
@@ -245,8 +243,8 @@ def test_split_does_not_overwrite_a_file_that_appears_last(monkeypatch: pytest.M
         ("q/g", "q", "--train and --test: give two folders, neither of them in the other"),
         ("all/g", "q", "all/g: is inside all, which is an input; choose another folder"),
         ("g", "all", "all: is inside all, which is an input; choose another folder"),
-        ("file", "q", "file: is not a folder; choose another place"),
-        ("no/where", "q", "no/where: there is no directory no; create it first"),
+        ("file", "q", "file: is not a folder; choose another one"),
+        ("no/where", "q", "no/where: the folder no does not exist; create it first"),
     ],
 )
 def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> None:
@@ -261,17 +259,17 @@ def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> Non
 
 def test_sources_that_cannot_be_split() -> None:
     make_features(Path("features.npz"))
-    with pytest.raises(UsageError, match="only images can be split; for feature files, `crnr compare"):
+    with pytest.raises(UsageError, match="split takes images only; for feature files, use `crnr compare"):
         run("features.npz")
     Path("all").mkdir()
     draw_image(0, 0).save("all/1.png")
-    with pytest.raises(
-        DataError, match=r"^nothing to do: no image has a class; all/1.png: not in a class folder"
-    ):
+    with pytest.raises(DataError, match=r"^no image has a class: all/1.png: not in a class folder"):
         run()
     Path("all/1.png").rename("all/1.txt")
     Path("all/1.txt").write_text("text")
-    with pytest.raises(DataError, match=r"^nothing to do: none of the 1 file is an image$"):
+    with pytest.raises(
+        DataError, match=r"^none of the 1 file is an image; give a folder with one folder of images"
+    ):
         run()
     assert not Path("g").exists()
 
@@ -321,8 +319,8 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
     assert planned.exit == 0
     assert {path.name for path in Path().iterdir()} == {"all"}
     notes = (
-        "note: left alone, as they are not images: 1 file\n"
-        "note: 1 file is an exact copy of another one, and on the same side\n"
+        "note: not touched, because not images: 1 file\n"
+        "note: 1 file is an exact copy of another file; copies stay together\n"
         "g: 9 images of 2 classes, 4 to 5 per class\nq: 2 images of 2 classes, 1 per class\n"
     )
     assert planned.err == f"{notes}11 files would be copied\n"
@@ -359,8 +357,11 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
     ("arguments", "message"),
     [
         (("--share", "1"), "--share 1 would leave no queries; give a number between 0 and 1"),
-        (("--share", "0.5", "--per-class", "3"), "give --share or --per-class, not both"),
-        (("--share", "0"), "--share: '0' is not a number above 0 and at most 1 (see `crnr split --help`)"),
+        (
+            ("--share", "0.5", "--per-class", "3"),
+            "--share and --per-class contradict each other; give one of them",
+        ),
+        (("--share", "0"), "--share must be above 0 and at most 1, not 0 (see `crnr split --help`)"),
         (("--train", ""), "--train: the name of the folder is empty"),
         (
             ("--how", "move"),

@@ -95,9 +95,8 @@ def test_unsure_answers_are_rejected(crnr: Runner, files: dict[str, Path]) -> No
     assert [row["probability"] for row in after] == [row["probability"] for row in before]
     assert result.exit == 0
     assert result.err == (
-        f"{sum(unsure)} of 100 inputs labelled 'unknown': probability below 0.8 (calibrated on 100 gallery "
-        "samples, classified with 1/20 of the gallery left out at a time)\n"
-        f"{100 - sum(unsure)} of 100 inputs labelled\n"
+        f"rejected {sum(unsure)} of 100 queries as unknown (probability below 0.8)\n"
+        f"labelled {100 - sum(unsure)} of 100 queries\n"
     )
 
 
@@ -113,7 +112,7 @@ def test_both_reasons_to_reject(crnr: Runner, files: dict[str, Path]) -> None:
         for one, other in zip(*alone, strict=True)
     ]
     assert "separation below " in both.err
-    assert "; or probability below 0.6 (calibrated on 100 gallery samples" in both.err
+    assert "; or probability below 0.6)" in both.err
 
 
 def parts(text: str) -> list[str]:
@@ -151,11 +150,11 @@ def test_a_level_for_which_the_gallery_is_too_small(crnr: Runner, files: dict[st
     """At 0.99, 1 of 101 may be excluded; at 0.995, none."""
     command = ("classify", files["queries"], "-g", files["calibrated"], "--sets")
     enough, too_few = crnr(*command, "0.99"), crnr(*command, "0.995")
-    assert (enough.exit, enough.err) == (0, "100 of 100 inputs labelled\n")
+    assert (enough.exit, enough.err) == (0, "labelled 100 of 100 queries\n")
     assert too_few.exit == 0
     assert too_few.err == (
-        "note: --sets 0.995 excludes no label: too few samples could be held out of the gallery (100 "
-        "samples) for so high a level; choose a lower one, or add samples\n100 of 100 inputs labelled\n"
+        "note: --sets 0.995 excludes no label: too few examples could be held out of the gallery (100 "
+        "examples) for so high a level; choose a lower one, or add examples\nlabelled 100 of 100 queries\n"
     )
     assert {len(parts(row["set"])) for row in rows(too_few.out)} == {len(CLASSES)}
 
@@ -219,7 +218,8 @@ def test_a_gallery_that_cannot_be_calibrated(crnr: Runner) -> None:
     result = crnr("classify", "one.npz", "--sets", "0.9")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: every class has only one sample, apart from copies: rejecting queries and probabilities need "
+        "error: every class has only one example, apart from copies: rejecting queries and probabilities "
+        "need "
         "at least two in some class\n"
     )
 
@@ -228,7 +228,7 @@ def test_a_gallery_that_cannot_be_calibrated(crnr: Runner) -> None:
 def test_levels_are_shares(crnr: Runner, files: dict[str, Path], option: str) -> None:
     result = crnr("classify", files["queries"], option, "95")
     assert (result.exit, result.out) == (2, "")
-    assert "'95' is not a number from 0 to 1" in result.err
+    assert "must be from 0 to 1, not 95; did you mean 0.95?" in result.err
 
 
 def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, files: dict[str, Path]) -> None:
@@ -248,10 +248,9 @@ def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, file
     assert (shown.exit, shown.err) == (0, "")
     low, high = record["reliability"]["interval"]
     assert (
-        f"{record['reliability']['error']:.4f}  (95 % {low:.4f} to {high:.4f})  mean probability "
-        in shown.out
+        f"{record['reliability']['error']:.4f}  (95% {low:.4f} to {high:.4f})  mean probability " in shown.out
     )
-    assert f"{record['sets']['covered']} of 100 contain the truth; " in shown.out
+    assert f"{record['sets']['covered']} of 100 contain the true class; " in shown.out
     assert crnr("evaluate", "out.csv", "--html", "out.html", "-q").exit == 0
     assert Path("out.html").read_text().count("<circle") == len(record["reliability"]["bins"]) == 5
 

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
@@ -133,7 +134,7 @@ def test_tune_shows_a_table_with_the_papers_setting(
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--try-pca", "0,10", "--samples-axis", "rows")
     assert result.exit == 0
-    assert "60 samples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
+    assert "60 examples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
     assert "vs. default" in result.out
     assert (
         f"to build a gallery with it: crnr build {heavy_tails} --samples-axis rows --method crnr"
@@ -206,7 +207,7 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
     command = ["tune", str(tmp_path / "g"), "--budget", "0", "-o", str(tmp_path / "g.h5")]
     result = crnr(*command)
     assert result.exit == 3
-    assert f"left out: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
+    assert f"failed: {tmp_path}/g/ant/empty.png: the file is empty\n" in result.err
     assert crnr(*command, "--allow-skipped").exit == 0
 
 
@@ -215,10 +216,10 @@ def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path:
     [
         (
             "abcd",
-            "every class has only one sample, apart from copies: "
-            "tune holds samples out, so that it needs two per class",
+            "every class has only one example, apart from copies: "
+            "tune holds examples out, so it needs two per class",
         ),
-        ("aaaa", "only one class: there is nothing to tune; add samples of other classes"),
+        ("aaaa", "only one class: there is nothing to tune; add examples of other classes"),
     ],
 )
 def test_tune_refuses_one_class_and_single_samples(
@@ -252,7 +253,7 @@ def test_tune_without_matplotlib_names_the_extra(
     remove_extras(monkeypatch.setattr)
     result = crnr("tune", heavy_tails, "--plot", "x.png")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --plot needs matplotlib: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--plot', 'matplotlib')}\n"
 
 
 def test_tune_refuses_more_than_fits_into_memory(
@@ -262,8 +263,9 @@ def test_tune_refuses_more_than_fits_into_memory(
     result = crnr("tune", heavy_tails)
     assert (result.exit, result.out) == (1, "")
     assert re.fullmatch(
-        r"error: tuning on 60 samples of 40 numbers needs [\d.]+ MB of memory, but 20\.0 kB are free; "
-        r"use a smaller --size or fewer samples\n",
+        r"error: tuning on 60 examples with 40 features each needs [\d.]+ MB of memory, but 20\.0 kB are "
+        r"free; "
+        r"use a smaller --size or fewer examples\n",
         result.err,
     )
 

@@ -155,7 +155,7 @@ def test_an_image_that_one_extractor_cannot_use_is_left_out_of_all(crnr: Runner)
     halves[:, :12, 0], halves[:, 12:, 1] = 200, 102
     Image.fromarray(halves).save("gallery/class0/halves.png")
     assert len(np.unique(Image.fromarray(halves).convert("L"))) == 1
-    left_out = "left out: gallery/class0/halves.png: nothing to compare: all of one colour"
+    left_out = "failed: gallery/class0/halves.png: nothing to compare: all of one colour"
     alone = crnr("tune", "gallery", "--extractor", "gradients", "--budget", "0", "--json")
     assert (alone.exit, json.loads(alone.out)["n"]) == (0, 9)
     both = crnr("tune", "gallery", "--budget", "0", "--json")

@@ -61,7 +61,7 @@ def test_tune_holds_out_some_of_very_many_samples_and_uses_neighbours(
     monkeypatch.setattr(job, "_HELD_OUT", 40)
     result = crnr("tune", moons, "--try-power", "1", "--methods", "nrc,crc,nn")
     assert result.exit == 0
-    assert "40 of 150 samples, chosen at random, labelled by the others; best of 6 settings" in result.out
+    assert "40 of 150 examples, chosen at random, labelled by the others; best of 6 settings" in result.out
     again = json.loads(crnr("tune", moons, "--try-power", "1", "--json").out)
     assert (again["n"], again["n_samples"], again["folds"], tried(again)) == (40, 150, 1, {4, 7})
     assert again["paper"]["neighbors"] == 4
@@ -85,7 +85,7 @@ def test_tune_tries_given_neighbours_and_prints_options_for_build(
     [
         ("many", "--try-neighbors 'many': give numbers separated by commas, such as 0,50"),
         ("5,", "--try-neighbors '5,': give numbers separated by commas, such as 0,50"),
-        ("-1", "crnr: neighbors must be a whole number from 0, for all samples, to 2000, not -1"),
+        ("-1", "method crnr: neighbors must be a whole number from 0 (all examples) to 2000, not -1"),
     ],
 )
 def test_tune_refuses_invalid_numbers_of_neighbours(

@@ -78,11 +78,11 @@ def test_add_equals_a_build_of_everything(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (0, "")
     lines = outcome.err.splitlines()
     assert lines[:10] == [
-        "note: class dog is new: 4 samples, such as gallery/dog/20.png",
+        "note: class dog is new: 4 examples, such as gallery/dog/20.png",
         *(f"added: {name}" for name in names),
         "8 added, 0 changed, 0 removed, 12 unchanged",
     ]
-    assert lines[10].startswith("gallery.h5: 4 classes, 20 samples, dimension 128, crnr, dense; ")
+    assert lines[10].startswith("gallery.h5: 4 classes, 20 examples, vectors of length 128, method crnr; ")
     for path in ("gallery/ant/0.png", "gallery/bee/0.png"):
         Path(path + ".hidden").rename(path)
     crnr("build", "gallery", "-o", "fresh.h5")
@@ -96,9 +96,7 @@ def test_a_calibrated_gallery_is_calibrated_again_with_the_new_samples(crnr: Run
     assert crnr("add", "gallery.h5", "gallery", "-q").exit == 0
     added = load_gallery(Path("gallery.h5"))
     assert added.calibration is not None
-    assert added.calibration.origin == (
-        "24 gallery samples, classified with 1/20 of the gallery left out at a time"
-    )
+    assert added.calibration.origin == ("24 examples, classified with 1/20 of the gallery held out at a time")
     expected = calibrate(added.samples, added.method, added.hashes).standouts
     np.testing.assert_array_equal(added.calibration.standouts, expected)
 
@@ -143,7 +141,7 @@ def test_add_keeps_the_axes_of_pca_and_prints_a_note(crnr: Runner) -> None:
     axes = axes_of(load_gallery(Path("gallery.h5")))
     outcome = crnr("add", "gallery.h5", "b.npz")
     assert outcome.exit == 0
-    assert "note: 3 principal components: still fitted to the old samples; " in outcome.err
+    assert "note: 3 principal components: still fitted to the old examples; " in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
     np.testing.assert_array_equal(axes_of(gallery), axes)
     with np.load("b.npz") as new:
@@ -160,7 +158,10 @@ def test_another_kind_of_source_is_refused(crnr: Runner, command: list[str]) -> 
     before = Path("gallery.h5").read_bytes()
     outcome = crnr(*command, "rows.npz")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: the gallery was built from images, but these are features\n"
+    assert outcome.err == (
+        "error: rows.npz: contains features, but gallery.h5 was built from images; give images, or a gallery "
+        "that was built from features\n"
+    )
     assert Path("gallery.h5").read_bytes() == before
     assert crnr.files() == {"gallery", "gallery.h5", "rows.npz"}
 
@@ -173,9 +174,9 @@ def test_add_names_failed_files(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "new")
     assert (outcome.exit, outcome.out) == (3, "")
     assert outcome.err.startswith(
-        "left out: new/dog/empty.png: the file is empty\n"
-        "note: class eel: left out, as its folder is empty\n"
-        "note: class dog is new: 4 samples, such as new/dog/30.png\nadded: "
+        "failed: new/dog/empty.png: the file is empty\n"
+        "note: class eel: left out, because the folder is empty\n"
+        "note: class dog is new: 4 examples, such as new/dog/30.png\nadded: "
     )
     assert crnr("add", "gallery.h5", "new", "--strict").exit == 1
     assert crnr("add", "gallery.h5", "new", "--allow-skipped").exit == 0
@@ -184,7 +185,7 @@ def test_add_names_failed_files(crnr: Runner) -> None:
     outcome = crnr("add", "gallery.h5", "junk")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: nothing to do: no sample can be used; junk/ant/empty.png: the file is empty\n"
+        "error: no usable images or rows of features: junk/ant/empty.png: the file is empty\n"
     )
 
 
@@ -249,19 +250,19 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         (
             ["--sample", "x"],
             1,
-            "gallery.h5: has no sample x; there are "
+            "gallery.h5: has no example x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
             + ", ...",
         ),
         (
             ["--sample", "bee/3.png"],
             1,
-            "gallery.h5: has no sample bee/3.png; give the full name: gallery/bee/3.png",
+            "gallery.h5: has no example bee/3.png; give the full name: gallery/bee/3.png",
         ),
         (
             ["--class", "ant", "--class", "bee", "--class", "cow"],
             1,
-            "gallery.h5: no samples would remain; delete the file instead",
+            "gallery.h5: no examples would remain; delete the file instead",
         ),
     ],
 )
@@ -293,7 +294,7 @@ def test_build_update_reads_only_possibly_changed_files(
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:-1] == [
-        "left out: gallery/README: not an image in a supported format",
+        "failed: gallery/README: not an image in a supported format",
         "added: gallery/cow/new.png",
         "changed: gallery/bee/1.png",
         "removed: gallery/ant/1.png",
@@ -326,7 +327,7 @@ def test_the_first_update_is_a_build(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--update", "--lam", "0.5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err.startswith("gallery.h5: 3 classes, 12 samples")
+    assert outcome.err.startswith("gallery.h5: 3 classes, 12 examples")
 
 
 def test_build_update_keeps_the_settings(crnr: Runner) -> None:
@@ -350,8 +351,8 @@ def test_build_update_keeps_unreadable_samples(crnr: Runner, content: bytes) -> 
     Path("gallery/bee/1.png").write_bytes(content)
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert outcome.err.startswith("left out: gallery/bee/1.png: ")
-    assert "note: 1 sample kept as before, as the files cannot be read now\n" in outcome.err
+    assert outcome.err.startswith("failed: gallery/bee/1.png: ")
+    assert "note: 1 example kept as before, because the files cannot be read now\n" in outcome.err
     assert "0 added, 0 changed, 0 removed, 12 unchanged\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert after.names == before.names
@@ -374,8 +375,8 @@ def test_update_keeps_a_class_whose_folder_is_closed_for_a_moment(
     monkeypatch.setattr(os, "scandir", closed)
     outcome = crnr("build", "gallery", "--update")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert "left out: gallery/bee: Permission denied\n" in outcome.err
-    assert "note: 4 samples kept as before, as the files cannot be read now\n" in outcome.err
+    assert "failed: gallery/bee: Permission denied\n" in outcome.err
+    assert "note: 4 examples kept as before, because the files cannot be read now\n" in outcome.err
     after = load_gallery(Path("gallery.h5"))
     assert (after.names, after.classes) == (before.names, before.classes)
     monkeypatch.undo()
@@ -390,7 +391,7 @@ def test_the_share_of_failures_is_of_the_whole_source(crnr: Runner) -> None:
         assert crnr(*command, "gallery", "--max-failure-rate", "0.1", "-q").exit == 3
     outcome = crnr("build", "--update", "gallery", "--max-failure-rate", "0.05", "-q")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "1 of 13 samples has to be skipped, and at most 5.00% is allowed" in outcome.err
+    assert "1 of 13 examples has to be skipped, and at most 5.00% is allowed" in outcome.err
 
 
 @pytest.mark.usefixtures("built")
@@ -422,7 +423,7 @@ def test_removing_all_but_one_sample_per_class_ends_the_calibration(crnr: Runner
     rest = [f"gallery/{name}/{i}.png" for name in ("ant", "bee", "cow") for i in (1, 2, 3)]
     outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--sample", name)))
     assert (outcome.exit, outcome.out) == (0, ""), outcome.err
-    assert "note: the calibration is removed: every class has only one sample" in outcome.err
+    assert "note: the calibration is removed: every class has only one example" in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
     assert (len(gallery.names), gallery.calibration) == (3, None)
 
@@ -435,8 +436,8 @@ def test_update_from_another_folder_is_refused(crnr: Runner) -> None:
     outcome = crnr("build", "other", "--update")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: gallery.h5: none of its 12 samples, such as gallery/ant/0.png, is in the source; "
-        "name its sources as when it was built, or build without --update to replace it\n"
+        "error: gallery.h5: none of its 12 examples, such as gallery/ant/0.png, is in the source; "
+        "name the sources that it was built from, or build without --update to replace it\n"
     )
     assert Path("gallery.h5").read_bytes() == before
 
@@ -446,7 +447,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     outcome = crnr("add", "gallery.h5", str(crnr.here / "gallery"))
     assert outcome.exit == 0
     assert (
-        f"note: 12 of 12 added samples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
+        f"note: 12 of 12 added examples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
         "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
     ) in outcome.err
 
@@ -462,7 +463,7 @@ def test_samples_that_share_a_name_are_not_lost(crnr: Runner, command: tuple[str
     outcome = crnr(*command)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        "error: two different samples are called img0.png; give them different names, or build the "
+        "error: two different examples are called img0.png; give them different names, or build the "
         "gallery again from all its sources\n"
     )
     assert Path("gallery.h5").read_bytes() == before
@@ -480,7 +481,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     for name in ("yak", "zebra"):
         Path("gallery", name).mkdir()
         Path("gallery", name, "0.png").write_text("no image")
-    lost = "note: class {}: left out, as none of its files can be used\n"
+    lost = "note: class {}: left out, because none of its files can be used\n"
     built = crnr("build", "gallery")
     assert (built.exit, lost.format("yak") in built.err, lost.format("zebra") in built.err) == (3, True, True)
     Path("gallery/yak").rename("new_yak")
@@ -496,7 +497,7 @@ def test_a_class_of_which_nothing_can_be_used_is_named(crnr: Runner) -> None:
     updated = crnr("build", "gallery", "--update")
     assert updated.exit == 3
     assert (
-        "note: class ant: no samples remain, removed\nnote: class emu: no samples remain, removed\n"
+        "note: class ant: no examples remain, removed\nnote: class emu: no examples remain, removed\n"
         in updated.err
     )
 
@@ -517,11 +518,11 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum\n"
+    assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum\n"
     Path("gallery").rename("moved")
     outcome = crnr("verify", "gallery.h5", "--source", "moved")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err == "gallery.h5: OK, 12 samples, valid checksum, all the same as in the sources\n"
+    assert outcome.err == "gallery.h5: OK, 12 examples, valid checksum, all the same as in the sources\n"
     Path("moved").rename("gallery")
     draw_image(1, 50).save("gallery/bee/1.png")
     Path("gallery/ant/3.png").unlink()
@@ -539,9 +540,9 @@ def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     }
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
-        "error: gallery.h5: 1 of 12 samples has changed and 1 is missing in gallery; "
-        "if these are all its sources, `crnr build --update` with them brings it up to date, and removes "
-        "the missing samples\n"
+        "error: gallery.h5: 1 of 12 examples has changed and 1 is missing in gallery; "
+        "if the gallery has no other sources, update it with `crnr build --update`, which also removes the "
+        "missing examples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--source", "gallery", "-q")

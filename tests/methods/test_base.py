@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from crnr_cli.arrays import Array, to_dense
-from crnr_cli.errors import DataError, NotConverged, UsageError
+from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError, describe_missing
 from crnr_cli.jobs.tune import NEIGHBORS
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
@@ -72,7 +72,7 @@ def test_limits_of_numbers(name: str, parameter: str) -> None:
     for value, words in refused.items():
         with pytest.raises(UsageError) as error:
             make_method(name, {parameter: value})
-        assert str(error.value) == f"{name}: {parameter} must be {words}"
+        assert str(error.value) == f"method {name}: {parameter} must be {words}"
     for value in [1e-300, 1e12, 0.25] + ([0.0] if rule == "0 or more" else []):
         assert asdict(make_method(name, {parameter: value}))[parameter] == value  # type: ignore[call-overload]
 
@@ -82,12 +82,12 @@ def test_limits_of_c(name: str) -> None:
     for value in (1e-12, 3.0, 1e12):
         assert asdict(make_method(name, {"c": value})) == {"c": value}  # type: ignore[call-overload]
     for value in (0.0, -1.0):
-        with pytest.raises(UsageError, match=rf"^{name}: c must be above 0, not {value:g}$"):
+        with pytest.raises(UsageError, match=rf"^method {name}: c must be above 0, not {value:g}$"):
             make_method(name, {"c": value})
     for value, words in ((0.9e-12, "at least 1e-12, not 9e-13"), (1.1e12, "at most 1e+12, not 1.1e+12")):
         with pytest.raises(UsageError) as error:
             make_method(name, {"c": value})
-        assert str(error.value) == f"{name}: c must be {words}"
+        assert str(error.value) == f"method {name}: c must be {words}"
 
 
 @pytest.mark.parametrize("name", ["crnr", "nrc", "src"])
@@ -98,7 +98,7 @@ def test_limits_of_iterations(name: str) -> None:
         with pytest.raises(UsageError) as error:
             make_method(name, {"iterations": count})
         rule = f"iterations must be a whole number from 1 to 1000000, not {count}"
-        assert str(error.value) == f"{name}: {rule}"
+        assert str(error.value) == f"method {name}: {rule}"
 
 
 @pytest.mark.parametrize("factor", ["auto", "dense", "low-rank"])
@@ -113,19 +113,21 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
 
 
 def test_make_method_names_unknown_parameters() -> None:
-    with pytest.raises(UsageError, match=r"^crnr: factor must be auto or dense or low-rank, not 'sparse'$"):
+    with pytest.raises(
+        UsageError, match=r"^method crnr: factor must be auto or dense or low-rank, not 'sparse'$"
+    ):
         make_method("crnr", {"factor": "sparse"})
     with pytest.raises(UsageError, match=r"^method: 'knn' is not one of crnr, nrc, crc, nsc, src, croc, "):
         make_method("knn", {})
-    with pytest.raises(UsageError, match=r"^croc has no parameter mu; it has lam, weight$"):
+    with pytest.raises(UsageError, match=r"^--mu does not apply to --method croc; it belongs to crnr, nrc$"):
         make_method("croc", {"mu": 1.0})
-    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+    with pytest.raises(UsageError, match=r"^--mu does not apply to --method nn; it belongs to crnr, nrc$"):
         make_method("nn", {"mu": 1.0})
-    with pytest.raises(UsageError, match=r"^src\.lam: 'x' is not a number$"):
+    with pytest.raises(UsageError, match=r"^--set src\.lam: 'x' is not a number$"):
         parse_parameter("src", "lam", "x")
-    with pytest.raises(UsageError, match=r"^crnr\.iterations: '1\.5' is not a whole number$"):
+    with pytest.raises(UsageError, match=r"^--set crnr\.iterations: '1\.5' is not a whole number$"):
         parse_parameter("crnr", "iterations", "1.5")
-    with pytest.raises(UsageError, match=r"^nn has no parameter mu; it has none$"):
+    with pytest.raises(UsageError, match=r"^--set nn.mu: method nn has no parameter mu; it has none$"):
         parse_parameter("nn", "mu", "x")
 
 
@@ -295,7 +297,10 @@ def test_fit_method_checks_memory_before_fitting(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(memory, "require_memory", lambda *arguments: asked.append(arguments))
     fit_method(make_method("crc", {}), samples)
     expected = make_method("crc", {}).fit_bytes(samples)
-    words = ("fitting crc to 19 samples of dimension 24", "use --neighbors, --pca or fewer samples")
+    words = (
+        "fitting method crc to 19 examples with vectors of length 24",
+        "use --neighbors, --pca or fewer examples",
+    )
     assert asked == [(expected, *words)]
 
 
@@ -305,7 +310,7 @@ def test_a_matrix_without_an_inverse_is_reported_with_the_parameters() -> None:
     with pytest.raises(DataError) as error:
         fit_method(make_method("procrc", {"lam": 1e-300, "gamma": 0.0}), samples)
     assert str(error.value) == (
-        "procrc cannot be fitted to these samples with lam 1e-300, gamma 0.0: "
+        "method procrc cannot be fitted to these examples with lam 1e-300, gamma 0.0: "
         "the matrix to invert is singular; choose less extreme parameters"
     )
 
@@ -332,7 +337,7 @@ def test_src_reports_how_many_queries_did_not_converge(neighbors: int, file: str
     with pytest.warns(NotConverged) as warned:
         method.residuals(samples, method.fit(samples), queries)
     (warning,) = (each.message for each in warned)
-    advice = "src stopped after 1 iteration; build with a higher --iterations or --tol"
+    advice = "method src stopped after 1 iteration; build with a higher --iterations or --tol"
     assert (warning.count, warning.advice) == (len(queries), advice)
     assert Path(warned[0].filename).name == file
 
@@ -341,8 +346,8 @@ def test_src_reports_how_many_queries_did_not_converge(neighbors: int, file: str
 @pytest.mark.parametrize("name", ["svm", "softmax"])
 def test_training_needs_scikit_learn(name: str) -> None:
     samples, _, _ = problem()
-    words = f"{name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'"
-    with pytest.raises(UsageError) as error:
+    words = describe_missing("baselines", f"method {name}", "sklearn")
+    with pytest.raises(CrnrError) as error:
         make_method(name, {}).fit(samples)
     assert str(error.value) == make_method(name, {}).why_unavailable() == words
 
@@ -355,7 +360,9 @@ def test_training_that_does_not_converge_is_an_error_even_where_warnings_are_ign
     monkeypatch.setattr(METHODS["softmax"], "make_classifier", lambda _: few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(DataError, match=r"^softmax did not converge at c = 100; choose a smaller c$"):
+        with pytest.raises(
+            DataError, match=r"^method softmax did not converge at c = 100; choose a smaller --c$"
+        ):
             make_method("softmax", {}).fit(samples)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from crnr_cli import errors
 from crnr_cli.arrays import FewClasses, to_dense
-from crnr_cli.errors import DataError, GalleryError, UsageError
+from crnr_cli.errors import DataError, GalleryError, UsageError, describe_missing
 from crnr_cli.methods import CodingMethod, Samples, base, make_method
 from crnr_cli.methods.base import Split
 from crnr_cli.methods.by_neighbors import (
@@ -147,9 +147,9 @@ def test_none_are_all_samples() -> None:
     assert isinstance(method, LocalMethod)
     with pytest.raises(ValueError, match=r"^0 neighbors are all "):
         Neighbors(method=method, neighbors=0)
-    with pytest.raises(UsageError, match=r"^crnr: neighbors must be a whole number from 0"):
+    with pytest.raises(UsageError, match=r"^method crnr: neighbors must be a whole number from 0"):
         Neighbors(method=method, neighbors=-1)
-    with pytest.raises(UsageError, match="crnr: index hnsw finds nearest samples"):
+    with pytest.raises(UsageError, match="--index hnsw needs --neighbors K"):
         make_method("crnr", {"index": "hnsw"})
 
 
@@ -167,7 +167,7 @@ def test_all_numbers_of_iterations_in_one_pass(name: str, neighbors: int) -> Non
 @each_method
 @pytest.mark.parametrize("neighbors", [-1, 2001, 1.5, "many", None])
 def test_senseless_numbers_of_neighbours(name: str, neighbors: object) -> None:
-    words = rf"^{name}: neighbors must be a whole number from 0.*, to 2000, not {neighbors!r}$"
+    words = rf"^method {name}: neighbors must be a whole number from 0 .* to 2000, not {neighbors!r}$"
     with pytest.raises(UsageError, match=words):
         make_method(name, {"neighbors": neighbors})
     assert make_method(name, {"neighbors": 2000}).parameters["neighbors"] == 2000
@@ -274,7 +274,7 @@ def test_memory_is_asked_for_before_an_index_is_made(index: str, monkeypatch: py
     samples, _ = problem()
     monkeypatch.setattr(memory, "free_bytes", lambda: 10)
     words = (
-        rf"^making the index {index} of 60 (sample|example)s of dimension 12 needs "
+        rf"^making --index {index} of 60 examples with vectors of length 12 needs "
         r"[\d.]+ kB of memory, but 10\.0 bytes are free; use --index exact, --pca or fewer "
     )
     with pytest.raises(DataError, match=words):
@@ -323,13 +323,15 @@ def test_only_an_index_needs_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
     assert make_method("crnr", {"neighbors": 9}).why_unavailable() is None
     reason = make_method("crnr", {"neighbors": 9, "index": "ivf"}).why_unavailable()
-    assert reason == "--index ivf needs faiss: pip install 'crnr-cli[faiss]'"
+    assert reason == describe_missing("faiss", "--index ivf", "faiss")
 
 
 def test_samples_that_are_not_finite_are_a_damaged_gallery() -> None:
     samples, queries = problem()
     samples.vectors[7, 3] = np.nan
-    with pytest.raises(GalleryError, match=r"^the gallery has vectors that are not finite; build it again$"):
+    with pytest.raises(
+        GalleryError, match=r"^the gallery has vectors that are not finite; build the gallery again$"
+    ):
         residuals("crnr", samples, queries, neighbors=60)
 
 

@@ -182,7 +182,7 @@ def test_fit_method_checks_the_memory_of_all_parts_first(monkeypatch: pytest.Mon
     needed = fit_bytes(method, samples)
     assert needed == sum(method.fit_bytes(samples.part(number)) for number in range(4))
     monkeypatch.setattr(memory, "free_bytes", lambda: needed // 2)
-    with pytest.raises(DataError, match="fitting crnr to 19 samples of dimension 24"):
+    with pytest.raises(DataError, match="fitting method crnr to 19 examples with vectors of length 24"):
         fit_method(method, samples)
 
 

@@ -168,7 +168,7 @@ def test_a_share_of_every_class_is_held_out_and_never_all(sizes: list[int], shar
     expected = [min(round(share * size), size - 1) for size in sizes]
     rng, copies = np.random.default_rng(seed), np.arange(len(class_index))
     if not any(expected):
-        words = f"--holdout {share:g} leaves no sample to test with; hold out more, or give --test"
+        words = f"--holdout {share:g} leaves no example to test with; hold out more, or give --test"
         with pytest.raises(UsageError) as error:
             hold_out_share(class_index, share, rng, copies)
         assert str(error.value) == words

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, UsageError, describe_missing
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import margins
@@ -232,11 +232,8 @@ def test_classify_needs_no_scikit_learn(name: str, monkeypatch: pytest.MonkeyPat
 def test_build_without_scikit_learn_names_the_extra(crnr: Runner, name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", features=np.eye(4), labels=list("aabb"))
     result = crnr("build", tmp_path / "x.npz", "--method", name, "-o", tmp_path / "g.h5")
-    assert (result.exit, result.out) == (2, "")
-    assert (
-        result.err
-        == f"error: {name} needs scikit-learn; install it with: pip install 'crnr-cli[baselines]'\n"
-    )
+    assert (result.exit, result.out) == (1, "")
+    assert result.err == f"error: {describe_missing('baselines', f'method {name}', 'sklearn')}\n"
     assert not (tmp_path / "g.h5").exists()
 
 
@@ -252,7 +249,7 @@ def test_training_that_does_not_converge_is_an_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         METHODS["softmax"], "make_classifier", lambda self: LogisticRegression(C=self.c, max_iter=1)
     )
-    with pytest.raises(DataError, match="softmax did not converge at c = 100; choose a smaller c"):
+    with pytest.raises(DataError, match="method softmax did not converge at c = 100; choose a smaller --c"):
         make_method("softmax", {}).fit(samples)
 
 
@@ -273,7 +270,7 @@ def test_a_parameter_of_another_method_is_refused(crnr: Runner, tmp_path: Path) 
     source, output = str(tmp_path / "x.npz"), str(tmp_path / "g.h5")
     result = crnr("build", source, "--method", "crc", "--gamma", "1", "-o", output)
     assert (result.exit, result.out) == (2, "")
-    assert result.err == "error: crc has no parameter gamma; it has lam, neighbors, index\n"
+    assert result.err == "error: --gamma does not apply to --method crc; it belongs to procrc\n"
 
 
 @pytest.mark.parametrize(

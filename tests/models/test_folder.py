@@ -127,7 +127,7 @@ def test_find_model_refuses_unknown_names(models: Path) -> None:
         with pytest.raises(DataError) as caught:
             find_model(Path(name))
         message = str(caught.value)
-        assert message.startswith(f"{Path(name)}: no such file, and no known model; --extractor takes")
+        assert message.startswith(f"{Path(name)}: no such file, and no known network; give gradients")
         assert "`crnr model list`" in message
 
 
@@ -136,7 +136,7 @@ def test_a_known_model_that_is_not_here(models: Path) -> None:
         with pytest.raises(DataError) as caught:
             find_model(Path(name))
         command = f"`crnr model get {name}`" if model.weights else f": {command_for(model)}"
-        assert str(caught.value).startswith(f"{name}: not on this machine yet; get it with")
+        assert str(caught.value).startswith(f"{name}: not installed; get it with")
         assert command in str(caught.value)
 
 
@@ -173,7 +173,7 @@ def test_find_model_reports_an_unreadable_folder(models: Path) -> None:
     finally:
         models.chmod(0o700)
     assert str(caught.value) == (
-        f"{models}: cannot read this folder of models (Permission denied); "
+        f"{models}: cannot read this folder of networks (Permission denied); "
         "choose another one with CRNR_MODELS"
     )
 

@@ -247,7 +247,7 @@ def test_the_file_may_be_above_the_folder_onnx(crnr: Runner) -> None:
     assert (built.exit, built.out) == (0, "")
     assert built.err.count("prepared") == 1
     assert (
-        "note: images are prepared as repo/preprocessor_config.json says; if the network expects "
+        "note: images are prepared according to repo/preprocessor_config.json; if the network expects "
         "another preparation, set --extractor-preset\n"
     ) in built.err
     assert "own preprocessing" not in crnr("info").out
@@ -282,12 +282,12 @@ def test_the_note_names_the_file_once(tmp_path: Path) -> None:
     path = write(tmp_path / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     model = tokens_export(tmp_path / "dinov2.onnx")
     assert explain_network(NetworkOptions(model), 1).note == (
-        f"images are prepared as {path} says; assumed: pool cls; if this is wrong, set --extractor-preset "
-        "or --pool"
+        f"images are prepared according to {path}; assumed: pool cls; if this is wrong, set "
+        "--extractor-preset or --pool"
     )
     all_but_size: Any = {"crop": 1, "filter": "box", "mean": (0.0,), "std": (1.0,), "pool": "cls"}
     found = explain_network(NetworkOptions(model, **all_but_size), 1)
-    assert found.settings["size"] == ((32, 32), f"as {path} says", True)
+    assert found.settings["size"] == ((32, 32), f"according to {path}", True)
     assert found.note == "assumed about the network: size 32x32; if this is wrong, set --size"
 
 
@@ -296,7 +296,7 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
     found = explain_network(NetworkOptions(flat_model(tmp_path / "m.onnx", ["n", 3, 48, 48])), 1)
     assert (found.require_network().size, found.require_network().crop) == ((48, 48), 32 / 40)
     assert found.note == (
-        f"images are prepared as {tmp_path}/preprocessor_config.json says; if the network expects "
+        f"images are prepared according to {tmp_path}/preprocessor_config.json; if the network expects "
         "another preparation, set --extractor-preset"
     )
 
@@ -304,83 +304,83 @@ def test_the_size_that_the_model_takes_counts_more_than_the_file(tmp_path: Path)
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "patches": (
         {"image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 256, "do_resize": True},
-        "it has max_num_patches: images keep their own shapes, but crnr needs the same size for all",
+        "with max_num_patches, images keep their own shapes, but crnr needs the same size for all",
         "--size",
     ),
     "padding": (
         {"image_processor_type": "ViTImageProcessor", "do_pad": True},
-        "it asks for 'do_pad', which crnr cannot do",
+        "the file requires 'do_pad', which crnr cannot do",
         "--size",
     ),
     "LeViT": (
         {"image_processor_type": "LevitImageProcessor"},
-        "crnr cannot prepare images as its image processor Levit does",
+        "crnr cannot prepare images as the image processor Levit does",
         "--size",
     ),
     "longest edge": (
         {"image_processor_type": "ViTImageProcessor", "size": {"longest_edge": 32}},
-        "its size is given by 'longest_edge'",
+        "size is given by 'longest_edge'",
         "--size",
     ),
-    "no size": ({"image_processor_type": "X"}, "it has no size", "--size"),
+    "no size": ({"image_processor_type": "X"}, "size is missing", "--size"),
     "not resized": (
         {"image_processor_type": "CLIPImageProcessor", "do_resize": False},
-        "it does not resize images, but crnr needs the same size for all",
+        "images are not resized, but crnr needs the same size for all",
         "--size",
     ),
     "any shape": (
         {"image_processor_type": "CLIPImageProcessor", "do_center_crop": False},
-        "it makes the shorter side 224 pixels long and cuts nothing off",
+        "the shorter side becomes 224 pixels long, and nothing is cut off",
         "--crop",
     ),
     "squeezed, then cut": (
         {"image_processor_type": "DeiTImageProcessor"},
-        "it squeezes images to 256x256 and then cuts out 224x224, which crnr cannot do",
+        "images are squeezed to 256x256 and then cut to 224x224, which crnr cannot do",
         "--crop",
     ),
     "black around it": (
         {"image_processor_type": "MobileViTImageProcessor"},
-        "it cuts 256x256 out of 224 pixels, with black around them, which crnr cannot do",
+        "256x256 is cut out of 224 pixels, with black around them, which crnr cannot do",
         "--crop",
     ),
     "not a square": (
         {"image_processor_type": "CLIPImageProcessor", "crop_size": {"height": 20, "width": 30}},
-        "it cuts out 30x20, not a square, which crnr cannot do",
+        "images are cut to 30x20, not to a square, which crnr cannot do",
         "--crop",
     ),
     "no filter": (
         {"image_processor_type": "X", "size": SQUARE, **NORMAL},
-        "it has no resample",
+        "resample is missing",
         "--filter",
     ),
     "another filter": (
         {"image_processor_type": "ViTImageProcessor", "resample": 6},
-        "its resample is 6, not a number of a filter",
+        "resample is 6, not a number of a filter",
         "--filter",
     ),
     "no mean": (
         {"image_processor_type": "X", "size": SQUARE, "resample": 2},
-        "it has no image_mean",
+        "image_mean is missing",
         "--mean",
     ),
     "two means": (
         {"image_processor_type": "ViTImageProcessor", "image_mean": [0.5, 0.5]},
-        "its image_mean is [0.5, 0.5], not one number or three",
+        "image_mean is [0.5, 0.5], not one number or three",
         "--mean",
     ),
     "no spread": (
         {"image_processor_type": "ViTImageProcessor", "image_std": 0},
-        "it divides by 0",
+        "the preparation divides by 0",
         "--mean",
     ),
     "another word": (
         {"image_processor_type": "EfficientNetImageProcessor", "include_top": 1},
-        "its 'include_top' is 1, neither true nor false",
+        "'include_top' is 1, neither true nor false",
         "--size",
     ),
     "a word": (
         {"image_processor_type": "ViTImageProcessor", "do_resize": "yes"},
-        "its 'do_resize' is 'yes', neither true nor false",
+        "'do_resize' is 'yes', neither true nor false",
         "--size",
     ),
 }
@@ -397,8 +397,8 @@ def test_unsupported_preparations_name_the_file_and_the_option(crnr: Runner, cas
     assert (refused.exit, refused.out) == (1, "")
     name = "--crop" if option == "--size" else option  # the first that is missing
     assert refused.err == (
-        f"error: preprocessor_config.json: {words}; choose {name}, or --extractor-preset, which counts more "
-        "than this file\n"
+        f"error: preprocessor_config.json: {words}; choose {name}, or --extractor-preset, which overrides "
+        "this file\n"
     )
     scale = ("--crop", "1", "--filter", "box", "--mean", "0", "--std", "1")
     chosen = crnr(*build, *scale)
@@ -434,7 +434,7 @@ def test_unreadable_config_files_are_refused(crnr: Runner, content: bytes, why: 
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith(f"error: preprocessor_config.json: {why}")
     assert refused.err.endswith(
-        "; restore or remove it, or choose --extractor-preset, which counts more than this file\n"
+        "; restore or remove this file, or choose --extractor-preset, which overrides it\n"
     )
     assert refused.err.count("\n") == 1
     assert crnr("build", "photos", "--extractor", "m.onnx", "--extractor-preset", "raw").exit == 0
@@ -451,7 +451,7 @@ def test_an_output_does_not_replace_the_file(crnr: Runner) -> None:
     write(crnr.here / "preprocessor_config.json", VARIANTS["ViT, fast"][0])
     before = (crnr.here / "preprocessor_config.json").read_bytes()
     flat_model(crnr.here / "m.onnx", ["n", 3, 32, 32])
-    refused = crnr("build", "photos", "--extractor", "m.onnx", "-o", "preprocessor_config.json")
+    refused = crnr("audit", "photos", "--extractor", "m.onnx", "--csv", "preprocessor_config.json")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.endswith("preprocessor_config.json: is an input of this run; write to another file\n")
     assert (crnr.here / "preprocessor_config.json").read_bytes() == before

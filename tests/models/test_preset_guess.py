@@ -121,7 +121,7 @@ def test_a_model_without_a_name_of_its_own_is_named_by_its_folder(
 def test_model_type_decides_the_preset(tmp_path: Path, content: str, preset: str | None) -> None:
     (tmp_path / "config.json").write_text(content)
     model = save_network(tmp_path / "network.onnx", (3,), "Relu")
-    expected = None if preset is None else (preset, "by the model_type in its config.json")
+    expected = None if preset is None else (preset, "by the model_type in config.json")
     assert guess_preset(model) == expected
 
 

@@ -44,7 +44,7 @@ def refused(path: Path, content: bytes) -> str:
     with pytest.raises(DataError) as caught:
         read_weights(path)
     message = str(caught.value)
-    assert message.startswith(f"{path}: not a file of weights that PyTorch saved: ")
+    assert message.startswith(f"{path}: not a weights file saved by PyTorch: ")
     assert "\n" not in message
     assert len(message) < len(str(path)) + 300
     return message
@@ -239,7 +239,7 @@ STATE = OrderedDict(
         pytest.param(b"Weights of a network\n" * 99, "opcode b'W' unknown", id="text"),
         pytest.param(bytes(9999), "opcode b'\\x00' unknown", id="zeros"),
         pytest.param(b"PK\3\4" + bytes(99), "no newline found", id="the newer format"),
-        pytest.param(pickled(STATE), "does not begin as such a file does", id="a pickle alone"),
+        pytest.param(pickled(STATE), "the beginning of the file is different", id="a pickle alone"),
         pytest.param(
             weights_bytes(STATE, system={**SYSTEM, "little_endian": False}), "byte order", id="big-endian"
         ),

@@ -163,6 +163,7 @@ def residuals(table: str) -> np.ndarray:
     return np.array([line[7:] for line in list(csv.reader(io.StringIO(table)))[1:]], dtype=float)
 
 
+@pytest.mark.slow
 def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
     assert copy("build", "gallery.npz", "--method", "centroid", "-q").returncode == 0
     scored = copy(
@@ -172,6 +173,7 @@ def test_the_shown_method_is_a_method_of_every_command(copy: Copy) -> None:
     assert methods == {"centroid": {"shrink": 1.0}, "nn": {}}
 
 
+@pytest.mark.slow
 def test_the_shown_reader_gives_the_answers_of_npz(copy: Copy) -> None:
     for kind in ("npz", "tsv"):
         built = copy("build", f"gallery.{kind}", "-o", f"{kind}.h5", "--dtype", "float64", "-q")
@@ -186,6 +188,7 @@ def test_the_shown_reader_gives_the_answers_of_npz(copy: Copy) -> None:
     assert refused.stderr.startswith("error: bad.tsv: not a readable tsv file (could not convert")
 
 
+@pytest.mark.slow
 def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> None:
     options = ["--pca", 4, "--dtype", "float64", "-q"]
     built = copy("build", "gallery.npz", "--standardize", *options, "-o", "s.h5")
@@ -208,6 +211,7 @@ def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> No
     ).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_tune_tries_the_shown_step(copy: Copy) -> None:
     tried = copy("tune", "gallery.npz", "--try-standardize", "0,1", "--json")
     assert tried.returncode == 0, tried.stderr
@@ -223,6 +227,7 @@ def test_tune_tries_the_shown_step(copy: Copy) -> None:
     assert wrong.returncode == 2
 
 
+@pytest.mark.slow
 def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None:
     from crnr_cli.errors import GalleryError
     from crnr_cli.gallery.file import load_gallery
@@ -253,6 +258,7 @@ def greys(copy: Copy) -> Copy:
     return copy
 
 
+@pytest.mark.slow
 def test_the_shown_extractor_gives_the_histograms_that_numpy_counts(greys: Copy) -> None:
     options = ["--dtype", "float64", "-q"]
     by_extractor = greys(
@@ -266,6 +272,7 @@ def test_the_shown_extractor_gives_the_histograms_that_numpy_counts(greys: Copy)
     np.testing.assert_allclose(residuals(labelled.stdout), residuals(expected), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> None:
     built = greys("build", "old", "-o", "k.h5", "--extractor", "histogram", "-q")
     assert (built.returncode, built.stderr) == (0, "")
@@ -280,14 +287,15 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
         "from crnr_cli.recipe.base import Stored; from crnr_cli.recipe.recipe import restore_extractor\n"
         f"restore_extractor(Stored({{'extractor': {json.dumps(described)!r}}}))"
     )
-    assert refused.stderr.endswith("\nValueError: the description of its extractor is invalid\n")
+    assert refused.stderr.endswith("\nValueError: the description of the extractor is invalid\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "error"),
     [
         (["--parts", "2x2"], "--parts"),
-        (["--levels", 1], "--levels: '1' is not a whole number from 2 to 256"),
+        (["--levels", 1], "--levels must be from 2 to 256, not 1"),
         (["--size", 3000], "histogram: size must be at most 2048 pixels per side"),
         (["--cell", 3], "--cell"),
     ],
@@ -298,6 +306,7 @@ def test_the_shown_extractor_refuses_invalid_options(greys: Copy, options: list[
     assert error in refused.stderr
 
 
+@pytest.mark.slow
 def test_tune_tries_the_shown_extractor(greys: Copy) -> None:
     tried = greys("tune", "old", "--extractor", "histogram", "--try-power", "1", "--json")
     assert tried.returncode == 0, tried.stderr

@@ -90,6 +90,7 @@ def test_workers_are_started_safely(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started == ["1"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"text.usetex: True\naxes.facecolor: red\nfont.size: 30\n", b"\xff\xfe not text"],

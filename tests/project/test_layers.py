@@ -52,7 +52,12 @@ HOMES = {
     "threadpoolctl": {"system"},
     "typer": {"cli"},
 }
-OPTIONS_OF_OTHERS = {"--local-dir"}  # in commands of other programs that crnr shows
+OPTIONS_OF_OTHERS = {
+    "--local-dir",
+    "--force",
+    "--editable",
+    "--python",
+}  # in commands of other programs that crnr shows
 # They run what a file tells them to. (Dask, which exchanges pickles, imports it itself.)
 NEVER = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 LONGEST_FILE = 500

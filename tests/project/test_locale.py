@@ -43,6 +43,7 @@ def ascii_only(folder: Path) -> Environment:
     return environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("locale", "encoding"), [(latin_1, "iso8859-1"), (ascii_only, "ascii")])
 def test_the_same_bytes_in_another_locale(
     crnr: Runner,
@@ -91,6 +92,7 @@ SETTINGS: list[Environment] = [
 COMMANDS = ("classify gallery", "info --list-examples", "evaluate gallery", "add gallery.h5 gallery/nö")
 
 
+@pytest.mark.slow
 def test_output_is_utf_8_in_any_locale(crnr: Runner) -> None:
     """As data, with \\n at the end of lines; in messages, bytes that are no text are shown as escapes."""
     for number, name in enumerate(CLASSES):

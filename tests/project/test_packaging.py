@@ -46,6 +46,7 @@ def files_below(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -58,6 +59,7 @@ def test_the_wheel_has_all_of_the_package_its_man_pages_and_completions_and_noth
     assert "crnr_cli/py.typed" in names
 
 
+@pytest.mark.slow
 def test_the_source_archive_has_all_test_files_and_nothing_generated(dist: Path) -> None:
     (found,) = dist.glob("*.tar.gz")
     with tarfile.open(found) as archive:
@@ -71,6 +73,7 @@ def test_the_source_archive_has_all_test_files_and_nothing_generated(dist: Path)
     }
 
 
+@pytest.mark.slow
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
@@ -96,6 +99,7 @@ def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     run("-m", "crnr_cli", "evaluate", "out.csv", "--min-accuracy", "0.5")
 
 
+@pytest.mark.slow
 def test_the_page_on_pypi_is_the_readme(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read(f"crnr_cli-{crnr_cli.__version__}.dist-info/METADATA").decode()
@@ -133,7 +137,7 @@ def test_the_versions_of_python_that_are_named_are_those_that_are_tested() -> No
 def test_the_extra_all_has_every_extra_for_users() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
     named = set(everything.removeprefix("crnr-cli[").removesuffix("]").split(","))
-    assert named == PROJECT["optional-dependencies"].keys() - {"all", "test", "lint"}
+    assert named == PROJECT["optional-dependencies"].keys() - {"all", "docs", "lint", "test"}
 
 
 def test_pre_commit_has_the_linter_of_the_extra() -> None:

@@ -162,3 +162,22 @@ def test_the_list_of_guides_has_all_of_them() -> None:
     listed = re.findall(r"\]\(([\w-]+\.md)\)", read_page(DOCS / "how-to" / "index.md"))
     assert len(listed) == len(set(listed))
     assert {"index.md", *listed} == {page.name for page in (DOCS / "how-to").glob("*.md")}
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        ("g.h5: 2 classes, 9 examples, 1.5 s", "g.h5: 2 classes, 9 examples, 1.5 s"),  # another time
+        ("g.h5: 2 classes, ...", "g.h5: 2 classes, ..."),
+        ("g.h5: 3 classes, ...", "g.h5: 2 classes, ..."),
+        ("accuracy  0.9702  97 of 100 correct", "accuracy  0.9702  97 of 100 correct"),  # the last digit
+        ("accuracy  0.9600  96 of 100 correct", "accuracy  0.9700  97 of 100 correct"),
+    ],
+)
+def test_output_that_a_page_shows_is_compared(shown: str, found: str) -> None:
+    printed = [
+        "note: replaced g.h5",
+        "g.h5: 2 classes, 9 examples, 0.2 s",
+        "accuracy  0.9700  97 of 100 correct",
+    ]
+    assert Script(README, "crnr build gallery/", [shown]).find_lines(printed) == [found]

@@ -156,6 +156,7 @@ def galleries(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @settings(max_examples=2, phases=(Phase.explicit, Phase.reuse, Phase.generate))  # shrinking takes too long
 @given(name=class_names, form=st.sampled_from(FORMS))

@@ -61,9 +61,9 @@ def made(
         ([(42, 30)], (42, 30), 4, []),
         ([(64, 3)], (64, 3), 3, []),
         ([(1, 1)], (1, 1), 3, []),
-        ([(65, 20)], (64, 64), 8, ["size", "weak vectors"]),
-        ([(640, 480)], (64, 64), 8, ["size", "weak vectors"]),
-        ([(640, 480), (10, 10)], (64, 64), 8, ["size", "weak vectors"]),
+        ([(65, 20)], (64, 64), 8, ["size"]),
+        ([(640, 480)], (64, 64), 8, ["size"]),
+        ([(640, 480), (10, 10)], (64, 64), 8, ["size"]),
         ([(30, 30), (31, 30)], (32, 32), 4, ["size"]),
         ([], (32, 32), 4, []),
     ],
@@ -109,6 +109,13 @@ def test_tune_tries_larger_and_smaller_cells() -> None:
     assert Gradients(SMALL, True, 8).alternatives({"cell": 8}) == []
 
 
+@pytest.mark.parametrize(
+    ("size", "notes"), [((640, 480), ["size", "weak vectors"]), ((64, 64), []), ((32, 32), [])]
+)
+def test_large_images_in_colour_may_be_photographs(size: tuple[int, int], notes: list[str]) -> None:
+    assert made({}, size, colored=True)[1] == notes
+
+
 def test_settings_that_are_given_are_kept() -> None:
     settings = {"size": (20, 10), "color": True, "cell": 3, "bins": 12, "block_norm": "none"}
     assert made(settings, (640, 480)) == (Gradients((20, 10), True, 3, 12, "none"), [])
@@ -151,13 +158,12 @@ def test_options_override_derived_settings(crnr: Runner) -> None:
 
 REFUSED = {
     "--bins 7": "gradients: bins must be an even number from 2 to 64, not 7",
-    "--bins 66": "--bins: '66' is not a whole number from 2 to 64 (see `crnr build --help`)",
-    "--cell 0": "--cell: '0' is not a whole number from 1 to 65535 (see `crnr build --help`)",
+    "--bins 66": "--bins must be from 2 to 64, not 66 (see `crnr build --help`)",
+    "--cell 0": "--cell must be from 1 to 65535, not 0 (see `crnr build --help`)",
     "--color --gray": "--color and --gray contradict each other; give one of them",
-    "--extractor pixels --cell 4": "--cell cannot be used with the extractor pixels; leave it out",
-    "--extractor pixels --bins 8": "--bins cannot be used with the extractor pixels; leave it out",
-    "--extractor pixels --block-norm none": "--block-norm cannot be used with the extractor pixels; "
-    "leave it out",
+    "--extractor pixels --cell 4": "--cell does not apply to --extractor pixels; leave it out",
+    "--extractor pixels --bins 8": "--bins does not apply to --extractor pixels; leave it out",
+    "--extractor pixels --block-norm none": "--block-norm does not apply to --extractor pixels; leave it out",
 }
 
 
@@ -173,7 +179,8 @@ def test_settings_of_images_are_refused_for_features(crnr: Runner) -> None:
     np.savez("f.npz", features=np.eye(6), labels=list("aabbcc"))
     for option in (["--cell", "2"], ["--bins", "8"], ["--gray"], ["--extractor", "gradients"]):
         refused = crnr("build", "f.npz", *option)
-        words = f"error: {option[0]} is for images, but these are features\n"
+        name = "--gray" if option == ["--grey"] else option[0]
+        words = f"error: {name} only applies to images, but f.npz contains features; leave the option out\n"
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
 
 
@@ -199,10 +206,10 @@ def test_gradients_describe_their_settings() -> None:
 
 # Invalid settings of an untrusted gallery, and the messages.
 DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bins": 8, "block_norm": "soft"}
-UNKNOWN = "not known to this version of crnr"
+UNKNOWN = "this version of crnr does not know the extractor"
 BINS = "gradients: bins must be an even number from 2 to 64"
 NORM = "gradients: block_norm must be soft or clipped or none"
-INVALID = "the description of its extractor is invalid"
+INVALID = "the description of the extractor is invalid"
 AT_MOST = "choose at most 2048 pixels per side"
 ALTERATIONS: dict[str, tuple[Any, str]] = {
     "no object": ([1, 2], INVALID),
@@ -211,15 +218,15 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     "a colour that is a number": ({**DESCRIBED, "color": 1}, INVALID),
     "an unknown name": (
         {**DESCRIBED, "name": "magic"},
-        f"its extractor magic is {UNKNOWN}",
+        f"{UNKNOWN} magic",
     ),
-    "no name": ({**DESCRIBED, "name": None}, f"its extractor None is {UNKNOWN}"),
+    "no name": ({**DESCRIBED, "name": None}, f"{UNKNOWN} None"),
     "a list as the name": (
         {**DESCRIBED, "name": [1]},
-        f"its extractor [1] is {UNKNOWN}",
+        f"{UNKNOWN} [1]",
     ),
-    "no settings": ({"name": "gradients"}, "the description of its extractor is incomplete"),
-    "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of its extractor is incomplete"),
+    "no settings": ({"name": "gradients"}, "the description of the extractor is incomplete"),
+    "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of the extractor is incomplete"),
     "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid image size 0x8; {AT_MOST}"),
     "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid image size 8x-8; {AT_MOST}"),
     "a huge side": (
@@ -239,9 +246,9 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     ),
     "no norm": ({**DESCRIBED, "block_norm": "hard"}, f"{NORM}, not hard"),
     "a norm that is no text": ({**DESCRIBED, "block_norm": [1]}, f"{NORM}, not [1]"),
-    "other numbers": ({**DESCRIBED, "bins": 6}, "its parts are of different sizes"),
-    "another size": ({**DESCRIBED, "size": [2048, 2048], "cell": 1}, "its parts are of different sizes"),
-    "colour": ({**DESCRIBED, "color": True}, "its parts are of different sizes"),
+    "other numbers": ({**DESCRIBED, "bins": 6}, "the arrays have different sizes"),
+    "another size": ({**DESCRIBED, "size": [2048, 2048], "cell": 1}, "the arrays have different sizes"),
+    "colour": ({**DESCRIBED, "color": True}, "the arrays have different sizes"),
 }
 
 
@@ -476,7 +483,7 @@ def test_images_of_any_size_are_labelled(crnr: Runner, size: tuple[int, int], mo
     built = crnr("build", "gallery", "-q")
     assert (built.exit, built.out, built.err) == (0, "", "")
     answered = crnr("classify", "queries", "-o", "out.csv")
-    assert (answered.exit, answered.out, answered.err) == (0, "", "6 of 6 inputs labelled: out.csv\n")
+    assert (answered.exit, answered.out, answered.err) == (0, "", "labelled 6 of 6 queries: out.csv\n")
     found = rows(Path("out.csv").read_text())
     assert [row["status"] for row in found] == ["ok"] * 6
     if size != (2, 1):  # of two greys, only their order is seen
@@ -493,7 +500,8 @@ def test_images_of_one_pixel_have_only_a_colour(crnr: Runner) -> None:
     refused = crnr("build", "grey", "-o", "grey.h5")
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err.startswith(
-        "error: nothing to do: no sample can be used; grey/a/0.png: nothing to compare: all values are zero; "
+        "error: no usable images or rows of features: grey/a/0.png: nothing to compare: all values are zero "
+        "(and "
     )
     assert not Path("grey.h5").exists()
     unanswered = crnr("classify", "grey", "-q", "-g", "gallery.h5")
@@ -508,11 +516,11 @@ def test_images_of_different_small_sizes_are_brought_to_one(crnr: Runner) -> Non
     built = crnr("build", "gallery", "--allow-skipped")
     assert (built.exit, built.out) == (0, "")
     assert "images differ in size: all are resized to 32x32" in built.err
-    assert "left out: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
+    assert "failed: gallery/a/1x1.png: nothing to compare: all of one colour\n" in built.err
     answered = crnr("classify", "gallery")
     assert answered.exit == 3
     assert [row["status"] for row in rows(answered.out)] == ["zero_norm"] + ["ok"] * 5
-    assert "1 zero_norm" in answered.err
+    assert ": zero_norm, " in answered.err
 
 
 def test_galleries_without_a_description_have_pixels_or_features() -> None:

@@ -304,7 +304,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "text",
             [],
             1,
-            "expects text and not images: its input ids is tensor(int64) with 2 dimensions, "
+            "expects text and not images: the input ids is tensor(int64) with 2 dimensions, "
             "but images need 4",
         ),
         ("two inputs", [], 1, "takes 2 inputs (image, mask), not one image"),
@@ -312,7 +312,7 @@ def _models(folder: Path) -> dict[str, Path]:
             "maps",
             ["--pool", "none"],
             1,
-            "its output maps is a map of 3 x 8 x 8 per image, not a vector; --pool mean takes its mean",
+            "the output maps is a map of 3 x 8 x 8 per image, not a vector; --pool mean averages it",
         ),
         (
             "two outputs",
@@ -331,13 +331,13 @@ def _models(folder: Path) -> dict[str, Path]:
             "no channels",
             [],
             2,
-            "the order of the axes of its input, n x x x y x z, is not clear; choose --layout nchw or nhwc",
+            "the order of the input axes, n x x x y x z, is not clear; choose --layout nchw or nhwc",
         ),
         (
             "four channels",
             [],
             2,
-            "the order of the axes of its input, n x 4 x 8 x 8, is not clear; choose --layout nchw or nhwc",
+            "the order of the input axes, n x 4 x 8 x 8, is not clear; choose --layout nchw or nhwc",
         ),
         (
             "four channels",
@@ -360,9 +360,12 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (["--size", "9"], "--size: m.onnx only takes images of 8x8; leave it out"),
-        (["--pool", "avg"], "--pool: the output features of m.onnx is already a vector of 192; leave it out"),
-        (["--crop", "2"], "--crop: '2' is not a number from 0 to 1"),
+        (["--size", "9"], "--size: m.onnx only takes images of 8x8; leave the option out"),
+        (
+            ["--pool", "avg"],
+            "--pool: the output features of m.onnx is already a vector of 192; leave the option out",
+        ),
+        (["--crop", "2"], "--crop must be from 0 to 1, not 2"),
         (["--mean", "1,2"], "--mean: '1,2' is neither a number nor three numbers separated by commas"),
         (["--std", "0"], "extractor: std must not be 0"),
         (["--filter", "x"], "--filter: 'x' is not one of nearest, box, "),
@@ -370,7 +373,7 @@ def test_a_model_that_does_not_fit_gets_a_clear_answer(
             ["--extractor-preset", "x"],
             "--extractor-preset: 'x' is not one of efficientnet-lite, imagenet, imagenet-v2, dinov2, ",
         ),
-        (["--color"], "--color and --gray cannot be used with a network; use --channels"),
+        (["--color"], "--color and --gray do not apply to networks; use --channels"),
     ],
 )
 def test_settings_that_do_not_fit(crnr: Runner, photos: Path, said: list[str], words: str) -> None:
@@ -393,11 +396,11 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     Path("m.onnx").write_text("hello")
     refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET)
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith("error: m.onnx: not an ONNX model (")
+    assert refused.err.startswith("error: m.onnx: not an ONNX model; export ")
     Path("m.onnx").write_bytes(b"")
     refused = crnr("build", "photos", "--extractor", "m.onnx", *IMAGENET)
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith("error: m.onnx: not a model that onnxruntime can open (")
+    assert refused.err.startswith("error: m.onnx: onnxruntime cannot open this model (")
     missing = crnr("build", "photos", "--extractor", "x.onnx")
     assert (
         missing.err
@@ -405,14 +408,17 @@ def test_a_file_that_is_not_a_model(crnr: Runner, photos: Path) -> None:
     )
     alone = crnr("build", "photos", "--crop", "1")
     assert alone.exit == 2
-    assert "need --extractor MODEL.onnx" in alone.err
+    assert "add --extractor NAME or MODEL.onnx" in alone.err
 
 
 def test_photographs_without_an_extractor_end_with_a_hint(crnr: Runner, photos: Path, images: Path) -> None:
-    hint = "note: on photographs, a network is far better than gradients ("
+    hint = "note: if these are photographs, a network is far better than gradients ("
     assert hint in crnr("build", "photos").err
     assert hint not in crnr("build", "gallery").err
-    assert "note: raw pixels work poorly on" in crnr("build", "photos", "--extractor", "pixels").err
+    assert (
+        "note: if these are photographs, pixels work poorly"
+        in crnr("build", "photos", "--extractor", "pixels").err
+    )
 
 
 def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> None:
@@ -422,7 +428,7 @@ def test_the_description_survives_the_gallery(crnr: Runner, photos: Path) -> Non
     assert isinstance(how, Network)
     made = make_network(NetworkOptions(photos / "m.onnx", "imagenet", crop=0.7), 1)
     assert how == made
-    with pytest.raises(ValueError, match="the description of its extractor is incomplete"):
+    with pytest.raises(ValueError, match="the description of the extractor is incomplete"):
         restore_extractor(Stored({"extractor": "{}"}))
     assert how.open(1).extract(np.empty((0, 192), np.uint8)).shape == (0, 192)
     # The model was loaded to choose the settings; another process has to load it itself.
@@ -475,4 +481,7 @@ def test_an_output_without_numbers_is_refused(crnr: Runner, from_row: int) -> No
     make_images(crnr.here / "gallery")
     outcome = crnr("build", "gallery", "--extractor", "m.onnx", *IMAGENET)
     assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err == "error: m.onnx: its output features has no numbers; choose another one\n"
+    assert (
+        outcome.err
+        == "error: m.onnx: the output features has no numbers; choose another one with --extractor-output\n"
+    )

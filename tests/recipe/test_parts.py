@@ -117,7 +117,7 @@ def test_an_image_of_blank_tiles_has_nothing_to_compare() -> None:
     recipe = Recipe.for_images(RawPixels((4, 2)), (Parts(1, 2),))
     vectors, faults = recipe.unit_vectors(np.array([[9, 9, 40, 40] * 2, [9, 9, 40, 41] * 2]), "float32")
     assert [fault and (fault.status, fault.detail) for fault in faults] == [
-        ("zero_norm", "nothing to compare: all values are zero after the recipe"),
+        ("zero_norm", "nothing to compare: the vector is all zero"),
         None,
     ]
     np.testing.assert_allclose(vectors, [[0] * 8, [0] * 4 + [-0.5, 0.5] * 2], atol=1e-6)
@@ -148,7 +148,7 @@ def test_vectors_do_not_depend_on_the_batch(extractor: Extractor) -> None:
 
 def test_parts_parse_and_describe_their_setting() -> None:
     assert Parts.of("4x12") == Parts(4, 12)
-    assert (Parts(4, 12).setting, Parts(4, 12).describe()) == ("4x12", "4x12 parts")
+    assert (Parts(4, 12).setting, Parts(4, 12).describe()) == ("4x12", "4x12 tiles")
     assert (Parts.parse("0"), Parts.parse("2x3")) == (None, "2x3")
     for text in ("", "4", "x", "0x4", "4x0", "-1x4", "4x4x4", "4 x 4", "04x4", "1000x1", "٣x٣", "4x٣"):
         with pytest.raises(UsageError, match=r"write the rows and columns of tiles, such as 4x4"):
@@ -168,7 +168,7 @@ def test_a_place_belongs_to_one_tile_at_most() -> None:
 
 
 def test_parts_need_places_in_the_image() -> None:
-    with pytest.raises(UsageError, match=r"^--parts is for images, but these are features$"):
+    with pytest.raises(UsageError, match=r"^--parts only applies to images; leave it out for features$"):
         Recipe.of(12, steps=(Parts(2, 2),))
     with pytest.raises(
         UsageError, match=r"^--parts cannot be combined with --pca, after which values have no"
@@ -185,7 +185,7 @@ REFUSED = {
     "--parts 2": "--parts '2': write the rows and columns of tiles, such as 4x4",
     "--parts 0x2": "--parts '0x2': write the rows and columns of tiles, such as 4x4",
     "--parts 2x2 --extractor model.onnx --extractor-preset raw": (
-        "--parts cannot be used with a network: its features have no place in the image"
+        "--parts does not apply to networks, whose features have no place in the image; leave it out"
     ),
 }
 
@@ -204,7 +204,7 @@ def test_parts_of_features_are_refused(crnr: Runner) -> None:
     make_features(crnr.here / "f.npz")
     for more in ([], ["--pca", "2"]):
         refused = crnr("build", "f.npz", "--parts", "2x2", *more)
-        words = "error: --parts is for images, but these are features\n"
+        words = "error: --parts only applies to images; leave it out for features\n"
         assert (refused.exit, refused.out, refused.err) == (2, "", words)
 
 

@@ -68,10 +68,7 @@ def test_build_stores_the_power_and_classify_applies_it(crnr: Runner, tmp_path: 
     np.testing.assert_allclose(by_power, by_hand, atol=1e-6)
     refused = crnr("build", features, "-o", gallery, "--power", "0")
     assert (refused.exit, refused.out) == (2, "")
-    assert (
-        refused.err
-        == "error: --power: '0' is not a number above 0 and at most 100 (see `crnr build --help`)\n"
-    )
+    assert refused.err == "error: --power must be above 0 and at most 100, not 0 (see `crnr build --help`)\n"
 
 
 def _residuals(table: str) -> np.ndarray:

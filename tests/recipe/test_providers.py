@@ -155,19 +155,23 @@ def test_auto_goes_on_after_one_that_fails(
     assert opened(model, AUTO) == CPU
     with pytest.raises(DataError) as caught:
         opened(model, "cuda")
-    assert str(caught.value) == f"{model}: not a model that onnxruntime can open (no device was found)"
+    assert str(caught.value) == (
+        f"{model}: onnxruntime cannot open this model (no device was found); upgrade onnxruntime, or export "
+        "the "
+        "network again"
+    )
 
 
 def test_auto_with_a_damaged_model(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(monkeypatch, "cuda")
     model.write_bytes(b"text")
-    with pytest.raises(DataError, match=r"m\.onnx: not a model that onnxruntime can open"):
+    with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model; export"):
         opened(model, AUTO)
 
 
 def test_auto_without_any(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["NewExecutionProvider"])
-    with pytest.raises(DataError, match="onnxruntime cannot run it on any of"):
+    with pytest.raises(DataError, match="onnxruntime cannot run this model on any of"):
         opened(model, AUTO)
 
 
@@ -293,7 +297,7 @@ def test_a_provider_needs_a_network(crnr: Runner) -> None:
     make_features(crnr.here / "f.npz")
     outcome = crnr("build", "f.npz", "--provider", "cpu")
     assert (outcome.exit, outcome.out) == (2, "")
-    assert outcome.err == "error: options for a network need --extractor MODEL.onnx\n"
+    assert outcome.err == "error: --provider only applies to networks; add --extractor NAME or MODEL.onnx\n"
 
 
 def test_a_run_is_not_resumed_on_another_provider(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,5 +317,5 @@ def test_a_network_without_onnxruntime_names_the_extra(model: Path, monkeypatch:
     from helpers.patches import remove_extras
 
     remove_extras(monkeypatch.setattr)
-    with pytest.raises(Exception, match="a network needs onnxruntime: pip install 'crnr-cli"):
+    with pytest.raises(Exception, match="an extractor that is a network needs onnxruntime; install with: "):
         network_session.available_providers()

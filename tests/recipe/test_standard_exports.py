@@ -222,8 +222,7 @@ def test_an_unnamed_input_has_the_layout_of_its_family(tmp_path: Path) -> None:
     unnamed: Shape = [None, None, None, None]
     model = flat_model(tmp_path / "m.onnx", unnamed)
     assert error_of(model, preset="raw", size=(8, 8)) == (
-        f"{model}: the order of the axes of its input, ? x ? x ? x ?, is not clear; choose --layout nchw or "
-        "nhwc"
+        f"{model}: the order of the input axes, ? x ? x ? x ?, is not clear; choose --layout nchw or nhwc"
     )
     found = explained(model, preset="siglip")
     assert (found.require_network().layout, found.require_network().size) == ("nchw", (224, 224))
@@ -246,7 +245,7 @@ def test_unknown_settings_are_errors_that_name_the_option(crnr: Runner, photos: 
     unknown = crnr("build", "photos", "--extractor", "network.onnx")
     assert (unknown.exit, unknown.out) == (2, "")
     assert unknown.err == (
-        "error: network.onnx: how it expects its images is not known; choose --extractor-preset: "
+        "error: network.onnx: the preparation of images is not known; choose --extractor-preset: "
         "efficientnet-lite, imagenet, imagenet-v2, dinov2, dinov3, clip, siglip, vit, mobileclip, raw; or "
         "give --crop, --filter, --mean and --std\n"
     )
@@ -260,7 +259,7 @@ def test_unknown_settings_are_errors_that_name_the_option(crnr: Runner, photos: 
 def test_tokens_of_an_unknown_family_need_an_option(photos: Path) -> None:
     model = onnx_models.tokens_export(photos / "m.onnx")
     assert error_of(model, preset="raw", size=(8, 8)) == (
-        f"{model}: its output last_hidden_state is a map of 5 x 3 per image, not a vector; --pool mean "
+        f"{model}: the output last_hidden_state is a map of 5 x 3 per image, not a vector; --pool mean "
         "takes the mean of all tokens, --pool cls the first one"
     )
     assert error_of(model, preset="siglip").endswith("--pool cls the first one")  # it has no class token
@@ -271,7 +270,7 @@ def test_pools_that_do_not_fit(photos: Path) -> None:
     vectors = onnx_models.timm_export(photos / "vectors.onnx", 8)
     for pool in ("mean", "avg", "cls"):
         assert error_of(vectors, preset="raw", pool=pool) == (
-            f"--pool: the output output of {vectors} is already a vector of 3; leave it out"
+            f"--pool: the output output of {vectors} is already a vector of 3; leave the option out"
         )
     maps = onnx_models.maps_export(photos / "maps.onnx", with_pooler=False)
     assert error_of(maps, preset="raw", size=(8, 8), pool="cls") == (
@@ -286,7 +285,7 @@ def test_an_export_that_takes_text_too_is_refused(crnr: Runner, photos: Path) ->
     assert (refused.exit, refused.out) == (1, "")
     assert refused.err == (
         "error: model.onnx: takes 3 inputs (input_ids, pixel_values, attention_mask), not one image; use "
-        "the part of it for images, which exports name vision_model.onnx\n"
+        "the part for images, which exports name vision_model.onnx\n"
     )
 
 
@@ -367,15 +366,15 @@ def test_the_explanation_has_every_decision_and_its_reason(tmp_path: Path) -> No
     said = {name: (one.value, one.why) for name, one in found.settings.items()}
     assert said["preparation"] == ("clip", "by the name of the model")
     assert said["layout"] == ("nchw", "by the names of the input's dimensions")
-    assert said["size"] == ((224, 224), "that of the preset")
+    assert said["size"] == ((224, 224), "the size of the preset")
     assert said["output"] == ("image_embeds", "preferred to the others")
-    assert said["pool"] == ("none", "as the output is a vector")
+    assert said["pool"] == ("none", "because the output is a vector")
 
 
 def test_an_error_keeps_the_decisions_before_it(tmp_path: Path) -> None:
     found = explained(onnx_models.timm_export(tmp_path / "x.onnx", 32))
     assert ([one.name for one in found.inputs], list(found.settings)) == (["input"], ["input"])
-    assert str(found.error).startswith(f"{tmp_path}/x.onnx: how it expects its images is not known")
+    assert str(found.error).startswith(f"{tmp_path}/x.onnx: the preparation of images is not known")
     missing = explained(tmp_path / "nosuch.onnx")
     assert (missing.inputs, missing.network) == ([], None)
     with pytest.raises(CrnrError, match="no such file"):
@@ -395,7 +394,7 @@ def test_a_network_that_takes_bytes_needs_no_mean_and_std(tmp_path: Path) -> Non
     assert error_of(model).endswith("; or give --crop and --filter")
     found = explained(model, crop=0.5, filter="box")
     assert (found.require_network().mean, found.require_network().std, found.note) == ((0.0,), (1.0,), None)
-    assert found.settings["mean"].why == "as the model takes bytes, and scales them itself"
+    assert found.settings["mean"].why == "because the model takes bytes, and scales them itself"
 
 
 def test_a_grey_network_gets_the_mean_over_the_channels_of_a_preset(tmp_path: Path) -> None:

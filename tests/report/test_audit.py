@@ -42,7 +42,7 @@ def test_audit_page_is_complete_at_any_width(browser: Any, page: Path, width: in
         "Duplicates",
         "Outliers",
         "Classes",
-        "Queries that are among the samples too",
+        "Queries that are also in the gallery",
     ]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     loaded = "return [...document.images].map((image) => image.complete && image.naturalWidth)"

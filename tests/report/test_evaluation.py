@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crnr_cli.errors import describe_missing
 from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
@@ -119,14 +120,14 @@ def test_a_report_without_jinja_names_the_extra(
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "r.html")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == "error: --html needs jinja2: pip install 'crnr-cli[report]'\n"
+    assert result.err == f"error: {describe_missing('report', '--html', 'jinja2')}\n"
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_any_work(crnr: Runner, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "p.csv", [("q/1.png", "a", "a", 0.2)])
     result = crnr("evaluate", path, "--html", tmp_path / "no" / "r.html")
     assert (result.exit, result.out) == (1, "")
-    assert "there is no directory" in result.err
+    assert "does not exist; create it first" in result.err
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +201,7 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     ActionChains(browser).move_to_element_with_offset(grid, *away).perform()
     tip = browser.find_element("id", "tip")
     assert tip.is_displayed()
-    assert tip.text == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
+    assert tip.text == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0%)"
     ActionChains(browser).click().perform()
     detail = browser.find_element("id", "detail")
     assert f"{truth} labelled as {label}" in detail.text
@@ -213,7 +214,7 @@ def test_a_cell_shows_its_mistakes_by_mouse_and_by_keyboard(browser: Any, digits
     browser.execute_script("arguments[0].blur(); arguments[0].focus()", grid)
     grid.send_keys("n")
     spoken = browser.execute_script("return document.getElementById('spoken').textContent")
-    assert spoken == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0 %)"
+    assert spoken == f"{truth}, labelled as {label}: {count} of 10 ({10 * count}.0%)"
     grid.send_keys(Keys.ENTER)
     assert f"{truth} labelled as {label}" in detail.text
     grid.send_keys(Keys.HOME)
@@ -272,7 +273,7 @@ def test_the_matrix_shows_the_most_confused_of_very_many_classes(
     browser.find_element("css selector", ".pairs button").click()
     detail = browser.find_element("id", "detail").text
     assert "person 1400 labelled as person 3" in detail
-    assert "4 of 5 queries of this class (80.0 %)" in detail
+    assert "4 of 5 queries of this class (80.0%)" in detail
     assert "1400/3.png" in detail
     assert no_complaint(browser)
 
@@ -301,7 +302,7 @@ def test_a_gallery_that_is_damaged_or_another_adds_nothing(crnr: Runner, tmp_pat
         crnr("build", tmp_path / "g.npz", "-o", gallery, "-q")
         page = evaluate_to_page(crnr, source, tmp_path / "r.html", "-g", str(gallery))
         assert (page != alone) == facts
-        assert ("How the gallery was made" in page) == facts
+        assert ("How the gallery was built" in page) == facts
 
 
 def test_a_report_on_queries_classified_now_loads_the_gallery_once(

@@ -54,7 +54,7 @@ def test_images_that_moved_are_reported_and_found_where_they_are(crnr: Runner, w
     assert result.exit == 0
     assert result.err == (
         "note: 2 of 2 images of mistakes are not shown: q/0.png was not found; run the command "
-        "in the folder where classify ran, or name their folder with --images-from\n"
+        "in the folder where classify ran, or give their folder with --images-from\n"
     )
     assert list(shown(crnr.here / "r.html").values()) == [False, False]
     assert crnr("evaluate", "work/out.csv", "--html", "r.html", "-q").err == ""
@@ -79,7 +79,7 @@ def test_a_csv_cannot_make_a_page_show_images_from_elsewhere(crnr: Runner, work:
     assert result.exit == 0
     assert result.err == (
         f"note: 1 of 1 images of mistakes is not shown: {name} is outside of the current folder and "
-        "that of the CSV; name their folder with --images-from to show it\n"
+        "the folder of the CSV; give their folder with --images-from to show it\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
     assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private").err == ""
@@ -118,9 +118,9 @@ def test_explain_finds_the_gallery_images_from_any_folder(crnr: Runner) -> None:
     assert inside("build", "gallery", "-q").exit == 0
     query = crnr.here / "c" / "gallery" / "ant" / "0.png"
     alone = inside("explain", query, "-o", "here.html")
-    assert (alone.exit, alone.err) == (0, "here.html: written\n")
+    assert (alone.exit, alone.err) == (0, "wrote here.html\n")
     there = crnr("explain", query, "-g", "c/gallery.h5", "-o", "there.html")
-    assert (there.exit, there.err) == (0, "there.html: written\n")
+    assert (there.exit, there.err) == (0, "wrote there.html\n")
     count = (crnr.here / "c" / "here.html").read_text().count("data:image/png")
     assert Path("there.html").read_text().count("data:image/png") == count == 8
 
@@ -132,13 +132,13 @@ def test_explain_reports_gallery_images_that_are_missing_or_changed(crnr: Runner
     shutil.move("gallery", "moved")
     words = (
         "note: 7 of 7 gallery images are not shown: gallery/ant/0.png was not found; run the command "
-        "in the folder where build ran, or name their folder with --images-from\n"
+        "in the folder where build ran, or give their folder with --images-from\n"
     )
     for name in ("w.html", "w.png"):
         result = crnr("explain", "query.png", "-o", name)
-        assert (result.exit, result.err) == (0, f"{words}{name}: written\n")
+        assert (result.exit, result.err) == (0, f"{words}wrote {name}\n")
     result = crnr("explain", "query.png", "-o", "w.html", "--images-from", "moved")
-    assert (result.exit, result.err) == (0, "w.html: written\n")
+    assert (result.exit, result.err) == (0, "wrote w.html\n")
     # Another image of the same name is not the sample.
     shutil.copytree("moved", "gallery")
     noise(3).save("gallery/ant/0.png")
@@ -151,7 +151,7 @@ def test_explain_shows_the_nearest_sample_of_nn(crnr: Runner) -> None:
     assert crnr("build", "gallery", "-q").exit == 0
     shutil.copy("gallery/bee/2.png", "query.png")
     result = crnr("explain", "query.png", "--compare-with", "nn", "-o", "w.html")
-    assert "bee: residual 0.0000, nearest sample gallery/bee/2.png with cosine 1.0000;" in result.out
+    assert "bee: residual 0.0000, nearest example gallery/bee/2.png with cosine 1.0000;" in result.out
     page = Path("w.html").read_text()
     assert re.search(r"<dt>cosine</dt><dd>1.0000</dd><dd class=\"path\">gallery/bee/2.png</dd>", page)
     record = json.loads(crnr("explain", "query.png", "--compare-with", "nn", "--json").out)

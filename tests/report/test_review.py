@@ -345,7 +345,7 @@ def test_review_page_warns_if_the_browser_stores_nothing(browser: Any, small: Pa
         fresh(browser, small)
         assert not browser.find_element("id", "warning").is_displayed()
         press(browser, Keys.ENTER)
-        assert text(browser, "warning").startswith("This browser does not keep your decisions.")
+        assert text(browser, "warning").startswith("This browser does not remember your decisions.")
         assert text(browser, "count") == "1 of 5 reviewed, 0 corrected"
         browser.execute_script(
             "window.stop(); addEventListener('beforeunload', (e) => e.stopImmediatePropagation(), true)"

@@ -136,10 +136,10 @@ def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch:
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.png", "-q")
     assert (result.exit, result.err) == (0, "")
-    shaded = [axes for axes in figures[0].axes if axes.get_title(loc="left").endswith(" parts for ant")]
+    shaded = [axes for axes in figures[0].axes if axes.get_title(loc="left").endswith(" tiles for ant")]
     for axes, parts in zip(shaded, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
-        assert axes.get_title(loc="left") == f"{supporting} of 4 parts for ant"
+        assert axes.get_title(loc="left") == f"{supporting} of 4 tiles for ant"
         assert [text.get_text() for text in axes.texts] == [
             f"{part['margin']:+.2f}".replace("-", "\u2212")
             + (f"\n{part['label']}" if part["margin"] < 0 else "")
@@ -151,29 +151,29 @@ def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch:
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_explain_writes_a_plot_of_tiles(built: Runner, suffix: str) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "-o", f"w.{suffix}")
-    assert (result.exit, result.err) == (0, f"w.{suffix}: written\n")
+    assert (result.exit, result.err) == (0, f"wrote w.{suffix}\n")
     written = (built.here / f"w.{suffix}").read_bytes()
     assert written.startswith({"svg": b"<?xml", "pdf": b"%PDF"}[suffix])
-    assert suffix == "pdf" or b"<!-- 3 of 4 parts for ant -->" in written
+    assert suffix == "pdf" or b"<!-- 3 of 4 tiles for ant -->" in written
 
 
 def test_explain_page_describes_the_tiles_as_text(built: Runner) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "--compare-with", "nn", "-o", "w.html")
-    assert (result.exit, result.err) == (0, "w.html: written\n")
+    assert (result.exit, result.err) == (0, "wrote w.html\n")
     page = (built.here / "w.html").read_text()
-    sections = re.findall(r"<h2 [^>]*>Part by part, (\w+)</h2>(.*?)</section>", page, re.DOTALL)
+    sections = re.findall(r"<h2 [^>]*>Tile by tile, method (\w+)</h2>(.*?)</section>", page, re.DOTALL)
     assert [method for method, _ in sections] == ["crnr", "nn"]
     assert "<i>bee" not in page
     for (_, section), parts in zip(sections, parts_of(built, "--compare-with", "nn"), strict=True):
         supporting = sum(part["margin"] > 0 for part in parts)
         (alt,) = re.findall(r'src="data:image/svg\+xml;base64,[^"]+" alt="([^"]+)"', section)
-        assert f"{supporting} of 4 parts speak for ant, {4 - supporting} against it." in alt
+        assert f"{supporting} of 4 tiles support ant, {4 - supporting} contradict" in alt
         rows = re.findall(r"<tr><th[^>]*>([^<]+)</th><td[^>]*>([^<]+)</td><td>([^<]+)</td>", section)
         assert [tuple(map(html.unescape, row)) for row in rows] == [
             (f"row {part['row']}, column {part['column']}", part["label"], f"{part['margin']:+.3f}")
             for part in parts
         ]
-    assert "Both are means over the parts." in page
+    assert "Both are means over the tiles." in page
 
 
 def test_explain_page_without_parts_shows_none(built: Runner) -> None:

@@ -108,7 +108,7 @@ def test_a_long_text_that_is_no_time_is_cut(tmp_path: Path) -> None:
 
 
 def test_read_corrections_refuses_missing_and_unreadable_files(tmp_path: Path) -> None:
-    rest = "give the corrections that the page of `crnr review` saved"
+    rest = "give the corrections saved by the page of `crnr review`"
     (closed := tmp_path / "closed.csv").write_text(HEADER + "a,b,b,\n")
     closed.chmod(0)
     cases = {

@@ -28,9 +28,9 @@ def test_a_sample_with_several_findings_is_removed_once(tmp_path: Path) -> None:
     [
         (
             "path,remove\na,\n",
-            "{}: no row is marked; write x into the column remove of the samples to remove",
+            "{}: no row is marked; write x into the column remove of the examples to remove",
         ),
-        ("path,remove\n", "{}: no row is marked; write x into the column remove of the samples to remove"),
+        ("path,remove\n", "{}: no row is marked; write x into the column remove of the examples to remove"),
         ("path,label\na,b\n", "{}: no column remove; was it written by `crnr audit --csv`?"),
         ("", "{}: no column path or remove; was it written by `crnr audit --csv`?"),
         ("path,remove\na\n", "{}, line 2: 1 field, but the header has 2; is the file truncated?"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, describe_missing
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import parse_prediction, read_answers
 from crnr_cli.results.table import read_predictions
@@ -141,11 +141,11 @@ def test_parquet_predictions_without_pyarrow_name_the_extra(
     built("classify", "queries", "-q", "-o", "there.parquet")
     monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     written = built("classify", "queries", "-o", "out.parquet")
-    message = "error: --format parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+    message = f"error: {describe_missing('parquet', '--format parquet', 'pyarrow')}\n"
     assert written == Outcome(1, "", message)
     read = built("evaluate", "there.parquet")
     assert read == Outcome(
-        1, "", "error: there.parquet: reading Parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+        1, "", f"error: {describe_missing('parquet', 'there.parquet: a Parquet file', 'pyarrow')}\n"
     )
 
 
@@ -221,9 +221,7 @@ def test_parquet_of_other_programs(crnr: Runner) -> None:
     assert (cut.exit, cut.out) == (1, "")
     assert cut.err.startswith("error: cut.parquet: not a readable Parquet file (")
     assert crnr("evaluate", "gone.parquet").exit == 1
-    assert crnr("evaluate", "gone.jsonl") == Outcome(
-        1, "", "error: gone.jsonl: cannot read it (No such file or directory)\n"
-    )
+    assert crnr("evaluate", "gone.jsonl") == Outcome(1, "", "error: gone.jsonl: no such file\n")
 
 
 @settings(max_examples=100, deadline=None)

@@ -98,7 +98,7 @@ def test_another_run_is_refused_with_the_differences(tmp_path: Path) -> None:
     assert str(refused.value) == (
         f"{tmp_path}/out: the unfinished run was a different one: gallery differs, "
         "--max-pixels was 7 and is now 8; "
-        "use the same inputs and options, or leave out --resume to start again"
+        "use the same queries and options, or leave out --resume to start again"
     )
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 

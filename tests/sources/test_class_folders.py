@@ -77,7 +77,7 @@ def test_images_beside_folders_are_ambiguous(built: Runner) -> None:
     outcome = built("add", "gallery.h5", "new/ant")
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: new/ant: contains both images, as the folder of a class does, and folders, which may be "
+        "error: new/ant: contains both images, like a class folder, and folders, which may be "
         "classes; name its files or folders one by one, or put all images into one class with --class ant\n"
     )
     assert Path("gallery.h5").read_bytes() == before
@@ -106,13 +106,13 @@ def test_a_new_class_is_named(built: Runner) -> None:
     outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:2] == [
-        "note: class Downloads is new: 1 sample, such as Downloads/IMG_0001.png",
+        "note: class Downloads is new: 1 example, such as Downloads/IMG_0001.png",
         "added: Downloads/IMG_0001.png",
     ]
     again = built("add", "gallery.h5", "Downloads/IMG_0001.png")
     assert "is new" not in again.err
     wrong = built("add", "gallery.h5", "new/bee", "--class", "bea", "--json")
-    assert json.loads(wrong.out)["notes"] == ["class bea is new: 4 samples, such as new/bee/10.png"]
+    assert json.loads(wrong.out)["notes"] == ["class bea is new: 4 examples, such as new/bee/10.png"]
 
 
 def test_the_class_can_be_chosen_for_features(crnr: Runner) -> None:
@@ -143,7 +143,7 @@ def test_stray_files_beside_class_folders_are_left_out_as_before(built: Runner) 
     draw_image(0, 99).save("new/stray.png")
     outcome = built("add", "gallery.h5", "new")
     assert outcome.exit == 3
-    assert "left out: new/stray.png: not in a class folder\n" in outcome.err
+    assert "failed: new/stray.png: not in a class folder\n" in outcome.err
 
 
 def test_a_chosen_class_is_verified_by_the_content_alone(built: Runner) -> None:

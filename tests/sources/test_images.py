@@ -132,14 +132,16 @@ def test_the_fingerprint_of_a_listing(crnr: Runner) -> None:
 def test_images_and_features_do_not_mix(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz")
     make_images(crnr.here / "q")
-    with pytest.raises(UsageError, match="give images or feature files, not both at once"):
+    with pytest.raises(
+        UsageError, match=r"a\.npz is a feature file, but q is not; give images or feature files"
+    ):
         open_source(["a.npz", "q"], InputOptions())
 
 
 def test_feature_files_have_one_width(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", dimension=5)
     make_features(crnr.here / "b.npz", dimension=6)
-    with pytest.raises(DataError, match=r"^b.npz: 6 features per sample, but a.npz has 5$"):
+    with pytest.raises(DataError, match=r"^b.npz: 6 features per example, but a.npz has 5; "):
         open_source(["a.npz", "b.npz"], InputOptions())
 
 
@@ -159,7 +161,8 @@ def test_a_list_separated_by_nul_needs_the_option(crnr: Runner) -> None:
     found = b"gallery/ant/0.png\0gallery/bee/1.png\0"
     refused = crnr("classify", "-", stdin=found)
     assert (refused.exit, refused.out) == (2, "")
-    assert refused.err == "error: -: the list on stdin contains NUL, as that of find -print0 does; add -0\n"
+    message = "the list on stdin is separated by NUL, like the output of find -print0; add -0"
+    assert refused.err == f"error: -: {message}\n"
     assert crnr("classify", "-", "-0", "-q", stdin=found).exit == 0
 
 

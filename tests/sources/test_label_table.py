@@ -79,9 +79,9 @@ def test_files_without_a_label_are_left_out_and_counted(here: Runner) -> None:
     write_table(here.here / "few.csv", [*rows, ("flat_gallery/cow-0.png", ""), ("gone.png", "bee")])
     outcome = here("build", "flat_gallery", "--labels", "few.csv")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert "left out: flat_gallery/cow-0.png: has no label in few.csv\n" in outcome.err
+    assert "failed: flat_gallery/cow-0.png: has no label in few.csv\n" in outcome.err
     assert "note: 1 file of few.csv is not in the source: gone.png\n" in outcome.err
-    assert "gallery.h5: 2 classes, 2 samples, " in outcome.err
+    assert "gallery.h5: 2 classes, 2 examples, " in outcome.err
 
 
 def test_paths_are_relative_to_the_table_or_to_root(here: Runner) -> None:
@@ -93,7 +93,7 @@ def test_paths_are_relative_to_the_table_or_to_root(here: Runner) -> None:
         1,
         "",
         "error: tables/labels.csv: has a label for none of the 12 files; the first one was looked for at "
-        f"{first}; --root names the folder that its paths are relative to\n",
+        f"{first}; use --root to give the folder that its paths are relative to\n",
     )
     assert here("build", "flat_gallery", "--labels", "tables/labels.csv", "--root", ".", "-q").exit == 0
     absolute = [("path", "label"), *((str(p.absolute()), p.name[:3]) for p in Path("flat_gallery").iterdir())]
@@ -108,7 +108,7 @@ def test_columns_can_have_other_names(here: Runner, name: str) -> None:
     rows = [("id", "species", "file")]
     rows += [(str(i), p.name[:3], str(p)) for i, p in enumerate(sorted(Path("flat_gallery").iterdir()))]
     write_table(here.here / name, rows)
-    only = "only id, species, file; name the right one with"
+    only = "only id, species, file; choose the right one with"
     wrong = here("build", "flat_gallery", "--labels", name)
     assert wrong == Outcome(1, "", f"error: {name}: no column path, {only} --path-column\n")
     half = here("build", "flat_gallery", "--labels", name, "--path-column", "file")
@@ -120,13 +120,13 @@ def test_columns_can_have_other_names(here: Runner, name: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no column path, only none; name the right one with --path-column"),
+        ("", "no column path, only none; choose the right one with --path-column"),
         ("path,label\na.png,1\n./a.png,2\n", "line 3: ./a.png has the label '2' here, and '1' in line 2"),
         ("path,label\na.png\n", "line 2: the row is too short; is it complete?"),
         ("path,label\n,1\n", "line 2: the path is empty"),
         ('path,label\n"a.png,1\n', "not readable as CSV (unexpected end of data)"),
         ("path,label\na\0b.png,1\n", "line 2: "),
-        ("path,label\n", "has a label for none of the 12 files; --root names the folder"),
+        ("path,label\n", "has a label for none of the 12 files; use --root to give the folder"),
     ],
 )
 def test_a_table_that_cannot_be_used(here: Runner, content: str, message: str) -> None:
@@ -145,7 +145,7 @@ def test_options_of_a_table_need_one(here: Runner) -> None:
     make_features(Path("f.npz"))
     outcome = here("build", "f.npz", "--labels", "labels.csv")
     assert outcome.exit == 2
-    assert "--labels is for images, but these are features" in outcome.err
+    assert "--labels applies to images, but" in outcome.err
 
 
 def test_a_label_that_is_no_class_is_the_truth_all_the_same(here: Runner) -> None:

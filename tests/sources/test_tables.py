@@ -65,14 +65,18 @@ def test_rows_without_paths_are_named_by_file_and_row(tmp_path: Path) -> None:
     [
         pytest.param(
             {"x": np.ones(2)},
-            r"no dataset features; found x \(2,\), none of which is a table",
+            r"no array called 'features'; found 'x' \(2\), but no table of numbers",
             id="other name",
         ),
         pytest.param({"features": np.eye(2) * 1j}, "must be a table of numbers", id="complex"),
-        pytest.param({"features": np.array([[{}]])}, "must be a table of numbers", id="pickled objects"),
-        pytest.param({"features": np.ones(4)}, r"but are float64 of shape \(4,\)", id="not a table"),
+        pytest.param({"features": np.array([[{}]])}, "contains Python objects", id="pickled objects"),
         pytest.param(
-            {"features": np.eye(2), "labels": [1, 2, 3]}, "2 rows of features but 3 labels", id="counts"
+            {"features": np.ones(4)}, r"but 'features' is float64 of shape \(4,\)", id="not a table"
+        ),
+        pytest.param(
+            {"features": np.eye(2), "labels": [1, 2, 3]},
+            "'features' has 2 rows but 'labels' has 3",
+            id="counts",
         ),
     ],
 )
@@ -169,7 +173,7 @@ def test_labels_that_cannot_be_read(crnr: Runner, monkeypatch: pytest.MonkeyPatc
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             raise OSError("no luck")
 
-    with pytest.raises(DataError, match=r"^x.h5: cannot read its labels or names \(no luck\)$"):
+    with pytest.raises(DataError, match=r"^x.h5: cannot read the labels or names \(no luck\)$"):
         label_reader.read_texts(Path("x.h5"), Broken())
 
 
@@ -189,7 +193,7 @@ def test_an_npz_that_swells_beyond_reason(crnr: Runner, monkeypatch: pytest.Monk
 def test_an_empty_label_is_refused(crnr: Runner) -> None:
     np.savez("x.npz", features=np.eye(2), labels=["a", ""])
     outcome = crnr("build", "x.npz")
-    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: its label is empty\n")
+    assert (outcome.exit, outcome.out, outcome.err) == (1, "", "error: x.npz#1: the label is empty\n")
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=6), st.integers(1, 5), st.data())

@@ -185,4 +185,4 @@ def test_a_list_made_on_windows_is_read(crnr: Runner) -> None:
     windows = crnr("classify", "-", "-g", "g.h5", stdin="".join(f"{name}\r\n" for name in names))
     assert windows.out == crnr("classify", *names, "-g", "g.h5").out
     odd = crnr("classify", "-", "-g", "g.h5", stdin=f"q/a/odd.png\r\n{names[0]}\n")
-    assert odd.err == "2 of 2 inputs labelled\n"
+    assert odd.err == "labelled 2 of 2 queries\n"

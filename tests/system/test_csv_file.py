@@ -84,7 +84,7 @@ def test_utf_16_is_refused(tmp_path: Path, kind: str) -> None:
 @each_table
 @pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
 def test_other_separators_are_named(tmp_path: Path, kind: str, mark: str, name: str) -> None:
-    with pytest.raises(DataError, match=f"its columns are separated by {name}; save it with commas"):
+    with pytest.raises(DataError, match=f"the columns are separated by {name}; save the file with commas"):
         TABLES[kind][0](saved(tmp_path, kind, "utf-8", (",", mark)))
 
 

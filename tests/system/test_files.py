@@ -113,7 +113,7 @@ def test_the_name_of_a_partial_file_is_occupied(tmp_path: Path, ending: str, kin
     with pytest.raises(OutputError) as refused, resumable(tmp_path / "x", {}, resume=False):
         pass
     assert str(refused.value) == (
-        f"{tmp_path}/x: while it is written, crnr needs the name x{ending}, which is a link, a directory or "
+        f"{tmp_path}/x: while it is written, crnr needs the name x{ending}, which is a link, a folder or "
         "the like; remove it, or write to another file"
     )
     assert victim is None or victim.read_bytes() == b"secret"

@@ -202,6 +202,7 @@ def pausing(on: On) -> Iterator[object]:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     on = built
     assert on(*CLASSIFY.split()).exit == 0
@@ -219,7 +220,7 @@ def test_a_run_that_was_killed_is_resumed(built: On) -> None:
     assert (on.here / "out.csv").read_text() == "old"
     assert (on.here / "out.csv.crnr-lock").exists()  # which is free now
     resumed = on(*CLASSIFY.split(), "--resume")
-    assert resumed.err.splitlines()[0] == "note: 2 of 15 inputs were done by the earlier run"
+    assert resumed.err.splitlines()[0] == "note: 2 of 15 queries were done by the earlier run"
     assert (on.here / "out.csv").read_bytes() == whole
     assert Runner(on.here).files() == {"gallery.npz", "gallery.h5", "out.csv"}
 
@@ -239,6 +240,7 @@ except typer.Exit as e:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_long_batch(on: On) -> None:
     run = Runner(on.here).start(program=on.part_of_crnr(LONG_BATCH), env=environment(on.system))
     assert run.stdout is not None
@@ -294,7 +296,7 @@ def test_a_file_that_another_program_has_open_is_not_replaced_on_windows(tmp_pat
         "print(sorted(path.name for path in Path('.').iterdir()), path.read_bytes())\n"
     )
     refused = (
-        "out.csv: another program has it open, so that it cannot be replaced; close it there, and run the "
+        "out.csv: another program has this file open, so crnr cannot replace it; close it there, and run the "
         "command again"
     )
     kept = ["out.csv", "out.csv.crnr-journal", "out.csv.crnr-part"]
@@ -309,7 +311,7 @@ def test_links_with_our_names_are_not_followed(on: On, how: str, ending: str) ->
     place.symlink_to("victim") if how == "link" else place.mkdir()
     outcome = on("build", "gallery.npz")
     assert outcome.exit == 1
-    assert f"crnr needs the name gallery.h5{ending}, which is a link, a directory or the like" in outcome.err
+    assert f"crnr needs the name gallery.h5{ending}, which is a link, a folder or the like" in outcome.err
     said = on.python(
         "from pathlib import Path\n"
         "from crnr_cli.errors import OutputError\n"
@@ -337,6 +339,7 @@ HUNGRY = "import time; found = b'x' * 2**28; time.sleep(60)"
 ENDLESS = "while True: pass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "limits"), [(HUNGRY, "2**26, None"), (ENDLESS, "None, 0.5")])
 def test_a_child_that_takes_too_much_is_ended(on: On, code: str, limits: str) -> None:
     """By the parent, as the child does nothing about it. On macOS, its time is limited by the kernel."""

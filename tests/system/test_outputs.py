@@ -147,9 +147,7 @@ def test_a_gallery_is_a_regular_file() -> None:
 @pytest.mark.usefixtures("data")
 def test_a_link_to_nowhere() -> None:
     Path("lost").symlink_to("missing/file")
-    with pytest.raises(
-        OutputError, match=r"lost: is a link to .*/missing/file, whose directory does not exist"
-    ):
+    with pytest.raises(OutputError, match=r"lost: is a link to .*/missing/file, whose folder does not exist"):
         check_output(Path("lost"))
     Path("loop").symlink_to("loop")
     with pytest.raises(OutputError, match=r"loop: cannot write .Too many levels of symbolic links"):

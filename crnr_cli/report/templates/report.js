@@ -20,7 +20,7 @@
   const countAt = (row, column) => counts.get(row * k + column) || 0;
   const share = (row, column) => (support[row] ? (100 * countAt(row, column)) / support[row] : 0).toFixed(1);
   const describe = (row, column) => {
-    const of = `${countAt(row, column)} of ${support[row]} (${share(row, column)} %)`;
+    const of = `${countAt(row, column)} of ${support[row]} (${share(row, column)}%)`;
     return row === column ? `${names[row]}, labelled correctly: ${of}` : `${names[row]}, labelled as ${names[column]}: ${of}`;
   };
 
@@ -81,7 +81,7 @@
     button.type = "button";
     button.addEventListener("click", back);
     const title = element("h2", row === column ? names[row] : `${names[row]} labelled as ${names[column]}`);
-    detail.replaceChildren(button, title, element("p", `${countAt(row, column)} of ${support[row]} queries of this class (${share(row, column)} %)`, "soft"));
+    detail.replaceChildren(button, title, element("p", `${countAt(row, column)} of ${support[row]} queries of this class (${share(row, column)}%)`, "soft"));
     if (row === column) {
       detail.append(element("p", countAt(row, column) ? "All of these were labelled correctly." : "None was labelled correctly."));
       return;

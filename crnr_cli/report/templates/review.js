@@ -61,7 +61,7 @@
   let isKept = true, isSaved = true;
   const notKept = () => {
     isKept = false;
-    warn("This browser does not keep your decisions. Save corrections.csv before you close the page.");
+    warn("This browser does not remember your decisions. Save corrections.csv before you close the page.");
   };
   const store = (i) => {
     const key = PREFIX + answers[i].number, decided = decisions.get(i);
@@ -117,7 +117,7 @@
   const surely = (answer) =>
     answer.probability !== null ? `probability ${answer.probability.toFixed(3)}`
       : answer.margin !== null ? `margin ${answer.margin.toFixed(3)}` : "";
-  const said = (answer) => (hasFailed(answer) ? `no answer (${answer.status})` : answer.label);
+  const said = (answer) => (hasFailed(answer) ? `failed (${answer.status})` : answer.label);
   const stateOf = (i) => {
     if (!decisions.has(i)) return "not reviewed";
     return isCorrected(i) ? `corrected to ${decisions.get(i).name}` : "accepted";
@@ -288,7 +288,7 @@
   };
   const accept = () => {
     const answer = answers[current];
-    if (hasFailed(answer)) say("There is no answer to accept. Choose a class, or move on.");
+    if (hasFailed(answer)) say("This query failed, so there is no label to accept. Choose a class, or move on.");
     else decide(answer.label);
   };
   const undo = () => {
@@ -362,7 +362,7 @@
     names.hidden = false;
     box.setAttribute("aria-expanded", "true");
     mark(n ? 0 : -1);
-    return say(n ? `${n} of ${found.length} matching classes, ${offered[0].name} is marked.` : "No class matches.");
+    return say(n ? `${n} of ${found.length} matching classes, ${offered[0].name} is highlighted.` : "No class matches.");
   };
   box.addEventListener("input", offer);
   box.addEventListener("blur", () => closeNames(false));
@@ -382,7 +382,7 @@
       if (active >= 0) {
         decide(offered[active].name);
         toList();
-      } else say("No class is marked.");
+      } else say("No class is highlighted.");
     } else if (event.key === "Escape") {
       closeNames(true);
       toList();
@@ -456,7 +456,7 @@
     say(`corrections.csv is saved, with ${order.length} reviewed answers.`);
   };
   const forget = () => {
-    if (!decisions.size || !confirm(`Forget all ${decisions.size} decisions? They cannot be brought back.`)) return;
+    if (!decisions.size || !confirm(`Discard all ${decisions.size} decisions? They cannot be brought back.`)) return;
     const all = [...decisions.keys()];
     decisions.clear();
     history.length = 0;

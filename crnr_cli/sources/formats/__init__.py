@@ -74,7 +74,7 @@ class FormatReader:
     either_axis: bool = False  # samples can be along any axis; the number of labels decides
     # The description of the extractor that `crnr extract` wrote; None if another program wrote the file.
     recipe: Callable[[Path], Mapping[str, Any] | None] | None = None
-    word: str = "dataset"  # for an array of the file, in messages
+    word: str = "array"  # for an array of the file, in messages
     first_class: int = 0  # the number of the first class in a matrix with a one for the class of each sample
 
 

@@ -116,7 +116,7 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
     if len(fitting) == 1:
         return fitting[0]
     table = f"{path}: features of {_describe_shape(values.shape)}"
-    remedy = "choose the samples with --samples-axis rows|columns"
+    remedy = "choose with --samples-axis rows or columns"
     if last > 1:
         remedy += " (the first axis or the last)"
     if n_labels is None:
@@ -124,8 +124,7 @@ def sample_axis(path: Path, values: Any, chosen: str | None, n_labels: int | Non
     if fitting:
         raise DataError(f"{table} with {format_count(n_labels, 'label')}; {remedy}")
     raise DataError(
-        f"{table} but {format_count(n_labels, 'label')}; name the dataset with the right labels with "
-        "--labels-key"
+        f"{table} but {format_count(n_labels, 'label')}; choose the right labels with --labels-key"
     )
 
 

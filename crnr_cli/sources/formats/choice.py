@@ -65,7 +65,7 @@ def guess_pair(
         return pairs[0][0].name, pairs[0][1].name
     if not pairs and len(features) == 1:
         return features[0].name, labels_key or "labels"
-    raise DataError(f"{path}: no dataset features; {_choice(found, features, pairs)}")
+    raise DataError(f"{path}: no array called 'features'; {_choice(found, features, pairs)}")
 
 
 def guess_labels(reader: FormatReader, arrays: Mapping[str, Any], features: str) -> str | None:
@@ -90,12 +90,21 @@ def _choice(
     features: Sequence[FoundArray],
     pairs: Sequence[tuple[FoundArray, FoundArray]],
 ) -> str:
-    could_be = [f"{f.name} with the labels {l.name}" for f, l in pairs]
-    could_be = could_be or [f"{f.name} ({format_shape(f.shape)})" for f in features]
-    if could_be:
-        return f"it could be {', or '.join(could_be[:_SHOWN])}; choose with --features-key and --labels-key"
-    names = ", ".join(f"{one.name} {one.shape or 'refused'}" for one in found)
-    return f"found {names}, none of which is a table of numbers"
+    """Return how to choose among the arrays that could be features, and their labels."""
+    if pairs:
+        of_features, of_labels = ([one.name for one in ones] for ones in zip(*pairs, strict=True))
+        return f"choose with --features-key ({_one_of(of_features)}) and --labels-key ({_one_of(of_labels)})"
+    if features:
+        return f"choose with --features-key ({_one_of([one.name for one in features])}) and --labels-key"
+    names = ", ".join(
+        f"'{one.name}' ({format_shape(one.shape) if one.shape else one.why_not})" for one in found
+    )
+    return f"found {names}, but no table of numbers with one row per example"
+
+
+def _one_of(names: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(f"'{name}'" for name in names))
+    return " or ".join(unique[:_SHOWN]) + (", ..." if len(unique) > _SHOWN else "")
 
 
 def _describe_array(name: str, array: Any, *, is_matrix: bool) -> FoundArray:
@@ -188,49 +197,66 @@ def choose_arrays(path: Path, reader: FormatReader, keys: Keys) -> Chosen:
         found = guess_labels(reader, arrays, features)
         if found is not None:
             labels = found
-            notes.append(f"{path}: the labels are {labels}; --labels-key names others")
+            notes.append(f"{path}: using the labels '{labels}'; choose others with --labels-key")
     if not {features, labels} <= wanted:
         arrays = reader.read(path, {features, labels, "paths"})
-    values = _features(path, arrays, features)
+    values = _features(path, reader, arrays, features)
     texts = None
     if keys.labels is not None or labels in arrays:
         stored = arrays[_key(path, arrays, "labels", labels)]
         # Checked before they are read, except in .mat, where text may be a matrix of characters.
         if not reader.either_axis and not {math.prod(stored.shape), *stored.shape} & {*values.shape}:
-            raise _mismatch_error(path, len(values), math.prod(stored.shape))
+            raise _mismatch_error(path, features, len(values), labels, math.prod(stored.shape), beside)
         texts = read_labels(path, stored, reader.first_class)
     n_labels = None if texts is None else len(texts)
     axis = sample_axis(path, values, keys.samples, n_labels, either=reader.either_axis)
     table = table_of(values, axis)
     if n_labels not in (None, len(table)):
-        raise _mismatch_error(path, len(table), n_labels or 0)
+        raise _mismatch_error(path, features, len(table), labels, n_labels or 0, beside)
     if keys.samples is None and (axis > 0 or len(values.shape) > 2):
         notes += _axis_note(path, features, values, axis, reader)
     found_labels = None if texts is None else labels
     return Chosen(arrays, features, table, axis, found_labels, texts, tuple(notes), beside)
 
 
-def _features(path: Path, arrays: Mapping[str, Any], name: str) -> Any:
+def _features(path: Path, reader: FormatReader, arrays: Mapping[str, Any], name: str) -> Any:
     values = arrays[_key(path, arrays, _FEATURES, name)]
-    if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
+    is_alone = reader.word == "file"  # the file has no other array to choose
+    if getattr(values, "dtype", None) is not None and values.dtype.hasobject:
+        what = f"{path}:" if is_alone else f"{path}: '{name}'"
         raise DataError(
-            f"{path}: features must be a table of numbers with one row per sample, or a stack of "
-            f"images, but are {values.dtype} of shape {values.shape}; "
-            "name another dataset with --features-key"
+            f"{what} contains Python objects, which crnr never loads; save a numeric array instead"
+        )
+    if not 2 <= len(values.shape) <= MAX_AXES or values.dtype.kind not in "fiub" or 0 in values.shape[1:]:
+        kind = "text" if values.dtype.kind in "SU" else values.dtype
+        remedy = "give another file" if is_alone else "choose another array with --features-key"
+        raise DataError(
+            f"{path}: features must be a table of numbers with one row per example, or a stack of images, "
+            f"but '{name}' is {kind} of shape {values.shape}; {remedy}"
         )
     return values
 
 
-def _mismatch_error(path: Path, rows: int, labels: int) -> DataError:
-    return DataError(f"{path}: {format_count(rows, 'row')} of features but {format_count(labels, 'label')}")
+def _mismatch_error(
+    path: Path, features: str, rows: int, labels: str, n_labels: int, beside: Sequence[Path]
+) -> DataError:
+    if beside:  # an .npy file has one array, and its labels are in another file
+        return DataError(
+            f"{path}: {format_count(rows, 'row')}, but {format_count(n_labels, 'label')} in {beside[0]}; "
+            "choose the right file with --labels-key"
+        )
+    return DataError(
+        f"{path}: '{features}' has {format_count(rows, 'row')} but '{labels}' has {n_labels}; choose "
+        "matching arrays with --features-key and --labels-key"
+    )
 
 
 def _taken_note(path: Path, arrays: Mapping[str, Any], features: str, labels: str) -> str:
-    options = "--features-key and --labels-key name others"
-    what = f"{features} ({format_shape(arrays[features].shape)})"
+    options = "choose others with --features-key and --labels-key"
+    what = f"'{features}' ({format_shape(arrays[features].shape)})"
     if labels not in arrays:
-        return f"{path}: the features are {what}, without labels; {options}"
-    return f"{path}: the features are {what}, the labels are {labels}; {options}"
+        return f"{path}: using the features {what}, without labels; {options}"
+    return f"{path}: using the features {what} and the labels '{labels}'; {options}"
 
 
 def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatReader) -> list[str]:
@@ -238,19 +264,18 @@ def _axis_note(path: Path, name: str, values: Any, axis: int, reader: FormatRead
     if isinstance(values, Cells) or (reader.either_axis and len(values.shape) == 2):
         return []
     where = "last" if axis == len(values.shape) - 1 else _ORDINALS[axis]
-    samples = format_count(values.shape[axis], "sample")
-    numbers = format_count(math.prod(values.shape) // max(1, values.shape[axis]), "number")
+    examples = format_count(values.shape[axis], "example")
+    numbers = format_count(math.prod(values.shape) // max(1, values.shape[axis]), "feature")
     return [
-        f"{path}: {name} ({format_shape(values.shape)}) has {samples} along its {where} axis, of "
-        f"{numbers} each; "
-        "--samples-axis chooses another axis"
+        f"{path}: '{name}' ({format_shape(values.shape)}) has {examples} along its {where} axis, with "
+        f"{numbers} each; choose another axis with --samples-axis"
     ]
 
 
 def _key(path: Path, arrays: Mapping[str, Any], what: str, key: str) -> str:
     if key in arrays:
         if isinstance(arrays[key], Refused):
-            raise DataError(f"{path}: dataset {key} {arrays[key].why}")
+            raise DataError(f"{path}: the array '{key}' {arrays[key].why}")
         return key
-    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
-    raise DataError(f"{path}: no dataset {key}; found {found}; name one with --{what}-key")
+    found = ", ".join(f"'{name}' {array.shape}" for name, array in arrays.items()) or "none"
+    raise DataError(f"{path}: no array called '{key}'; choose with --{what}-key, found: {found}")

@@ -41,17 +41,21 @@ class Columns:
         if "labels" not in wanted:
             self.ignored |= {*found}
             for i in found:
-                self.notes.append(f"{self.path}: column {self.names[i]} is left out, as it may be labels too")
+                self.notes.append(
+                    f"{self.path}: column {self.names[i]} is left out, because it may be labels too"
+                )
             return
         if not found:
             found = [i for i in text_columns() if i not in taken]
             if len(found) == 1:
                 name = self.names[found[0]]
-                self.notes.append(f"{self.path}: column {name} has the labels, as it has no numbers")
+                self.notes.append(
+                    f"{self.path}: using the labels in column {name}, because it is not numeric"
+                )
         if len(found) > 1:
             names = " and ".join(self.names[i] for i in found[:_SHOWN])
             raise DataError(
-                f"{self.path}: the columns {names} could each be the labels; name one with --labels-key, "
+                f"{self.path}: the columns {names} could each be the labels; choose one with --labels-key, "
                 "and remove columns that are neither numbers nor labels"
             )
         if found:
@@ -59,7 +63,9 @@ class Columns:
 
     def ignore(self, column: int) -> None:
         self.ignored.add(column)
-        self.notes.append(f"{self.path}: its {_ordinal(column)} column is left out, as it numbers the rows")
+        self.notes.append(
+            f"{self.path}: the {_ordinal(column)} column is left out, because it numbers the rows"
+        )
 
     def numbers(self) -> list[int]:
         """Return the columns of numbers; an error without any."""
@@ -75,7 +81,7 @@ class Columns:
     def refuse_predictions(self) -> None:
         if {"truth", "label"} <= {*self.names}:
             raise DataError(
-                f"{self.path}: has predictions, as `crnr classify` writes them, and no features; give it to "
+                f"{self.path}: contains predictions of `crnr classify` and no features; give it to "
                 "evaluate or sort"
             )
 

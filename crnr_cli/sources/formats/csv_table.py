@@ -15,7 +15,7 @@ from typing import BinaryIO
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, NotANumberError
 from crnr_cli.sources.formats import Arrays, FormatReader
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.sources.formats.labels import require_room
@@ -127,7 +127,7 @@ class _Table:
         numbers, width = self.columns.numbers(), len(self.columns.names)
         columns_of_text = self.columns.texts
         memory.require_memory(
-            8 * most_rows * len(numbers), f"{self.path}: its numbers", "divide the file into several"
+            8 * most_rows * len(numbers), f"{self.path}: reading the numbers", "divide the file into several"
         )
         require_room(self.path, most_rows * len(columns_of_text), _BYTES_PER_TEXT, "labels or names")
         values = np.empty((most_rows, len(numbers)))
@@ -165,9 +165,9 @@ class _Table:
         shown = cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "..."
         found = self.columns.names[column]
         name = "" if found == str(column + 1) else f" ({found})"
-        raise DataError(
+        raise NotANumberError(
             f"{self.path}, line {line}, column {column + 1}{name}: {shown!r} is not a number; if the column "
-            "has the labels, name it with --labels-key, else correct or remove it"
+            "contains the labels, choose it with --labels-key, else correct or remove it"
         )
 
     def _text(self, name: str, cell: str, line: int) -> str:

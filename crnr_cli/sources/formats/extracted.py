@@ -39,20 +39,24 @@ class Origins:
     @classmethod
     def read(cls, path: Path, arrays: Mapping[str, Any], recipe: Mapping[str, Any], count: int) -> Origins:
         """Read the metadata of an untrusted feature file with `count` rows."""
-        require_room(path, count, _BYTES_PER_ROW, "samples")
+        require_room(path, count, _BYTES_PER_ROW, "rows")
         found: dict[str, Any] = {}
         for name in DATASETS:
             if name in arrays:
                 found[name] = _check_dataset(path, name, arrays[name], count)
         if missing := [name for name in ("sha256", "size", "mtime_ns") if name not in found]:
-            raise DataError(f"{path}: its dataset {missing[0]} is missing; extract it again")
+            raise DataError(f"{path}: the array '{missing[0]}' is missing; extract the file again")
         hashes = read_texts(path, found["sha256"])
         if not all(map(_SHA256.fullmatch, hashes)):
-            raise DataError(f"{path}: its dataset sha256 has something else than hashes; extract it again")
+            raise DataError(
+                f"{path}: the array 'sha256' contains something else than hashes; extract the file again"
+            )
         sizes, times = (read_at_once(path, found[name]).tolist() for name in ("size", "mtime_ns"))
         scales = read_at_once(path, found["scale"]) if "scale" in found else None
         if scales is not None and not np.isfinite(scales).all():
-            raise DataError(f"{path}: its dataset scale has values that are not numbers; extract it again")
+            raise DataError(
+                f"{path}: the array 'scale' contains values that are not numbers; extract the file again"
+            )
         folders = None
         if "folders" in found:
             names = read_texts(path, found["folders"])
@@ -90,13 +94,13 @@ class Origins:
 def _check_dataset(path: Path, name: str, array: Any, count: int) -> Any:
     """Return a dataset with one entry, or several folders, per row, after checking its type."""
     if isinstance(array, Refused):
-        raise DataError(f"{path}: dataset {name} {array.why}")
+        raise DataError(f"{path}: the array '{name}' {array.why}")
     kind = {"size": "i", "mtime_ns": "i", "scale": "f"}.get(name, "S")
     n_axes = 2 if name == "folders" else 1
     if len(array.shape) != n_axes or array.shape[0] != count or 0 in array.shape or array.dtype.kind != kind:
         raise DataError(
-            f"{path}: its dataset {name} is {array.dtype} of shape {array.shape}, which does not match "
-            f"its {format_count(count, 'row')} of features; extract it again"
+            f"{path}: the array '{name}' is {array.dtype} of shape {array.shape}, which does not match "
+            f"the {format_count(count, 'row')} of features; extract the file again"
         )
     if name == "folders":
         require_room(path, array.shape[0] * array.shape[1], array.dtype.itemsize, "folders")

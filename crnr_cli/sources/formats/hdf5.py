@@ -69,7 +69,7 @@ def _opened_hdf5(path: Path) -> Iterator[Any]:
     except DataError:
         raise
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
-        raise DataError(f"{path}: not a readable HDF5 file ({e})") from e
+        raise DataError(f"{path}: not a readable HDF5 file ({e}); write it again") from e
 
 
 def declares_gallery(path: Path) -> bool | None:
@@ -199,7 +199,7 @@ class _Listing:
                 continue
             self.looked_at += 1
             if self.looked_at > _MAX_ITEMS or len(self.found) >= _MAX_DATASETS:
-                raise ValueError(f"more than {_MAX_DATASETS} datasets, or {_MAX_ITEMS} groups and links")
+                raise ValueError(f"more than {_MAX_DATASETS} arrays, or {_MAX_ITEMS} groups and links")
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 self.found[where] = Refused("is a link; copy the data into the file")
                 continue
@@ -257,14 +257,16 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
             )
         group = file["recipe"] if isinstance(file.get("recipe", getlink=True), h5py.HardLink) else None
         if not isinstance(group, h5py.Group) or len(group.attrs) > _MAX_ATTRIBUTES:
-            raise DataError(f"{path}: does not describe its extractor; extract it again")
+            raise DataError(f"{path}: does not describe the extractor; extract the file again")
         values = {str(name): scalar_attribute(group, name) for name in group.attrs}
     try:
         found = {name: to_plain_value(value) for name, value in values.items()}
     except UnicodeDecodeError:
         found = {"": None}
     if None in found.values():
-        raise DataError(f"{path}: an attribute of its recipe is not a single plain value; extract it again")
+        raise DataError(
+            f"{path}: an attribute of the pipeline is not a single plain value; extract the file again"
+        )
     return found
 
 

@@ -75,7 +75,7 @@ def read_at_once(path: Path, array: Any) -> Array:
     try:
         return np.asarray(array)
     except (OSError, ValueError) as e:
-        raise DataError(f"{path}: cannot read its labels or names ({e})") from e
+        raise DataError(f"{path}: cannot read the labels or names ({e})") from e
 
 
 def _refuse_other_than_unicode(path: Path, values: Array) -> None:
@@ -89,13 +89,13 @@ def _refuse_other_than_unicode(path: Path, values: Array) -> None:
 
 def _classes(path: Path, values: Array) -> Array:
     """Return each sample's class, from 0, by a matrix of classes x samples or samples x classes."""
-    wrong = f"{path}: labels of shape {values.shape} are not one label per sample"
-    remedy = "save one number or text per sample, or name another dataset with --labels-key"
+    wrong = f"{path}: labels of shape {values.shape} are not one label per example"
+    remedy = "save one number or text per example, or choose another array with --labels-key"
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
-        raise DataError(f"{wrong}, nor a single 1 per sample; {remedy}")
+        raise DataError(f"{wrong}, nor a single 1 per example; {remedy}")
     fitting = _class_axes(values)
     if len(fitting) != 1:
-        why = "a single 1 in every row and column" if fitting else "no or several ones for some samples"
+        why = "a single 1 in every row and column" if fitting else "no or several ones for some examples"
         raise DataError(f"{wrong}, and have {why}; {remedy}")
     classes: Array = values.argmax(axis=fitting[0])
     return classes

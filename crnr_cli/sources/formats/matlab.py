@@ -88,9 +88,9 @@ def _failure(path: Path, guard: Guard, message: str) -> str:
         return too_large(path)
     if code == REFUSED:
         return message
-    reason = f"its parser crashed with {cause}" if (cause := crash_reason(code)) else message
+    reason = f"the parser crashed with {cause}" if (cause := crash_reason(code)) else message
     if guard.is_out_of_time:
-        reason = "its parser worked too long on it"
+        reason = "the parser took too long"
     return f"{path}: not a readable .mat file ({reason})"
 
 
@@ -140,7 +140,7 @@ def _from_cells(path: Path, name: str, cells: Sequence[Any]) -> Any:
     if any("MATLAB_empty" in cell.attrs or cell.dtype.kind not in "fiub" for cell in cells):
         raise odd_cells_error(path, name)
     size = sum(cell.size * cell.dtype.itemsize for cell in cells)
-    memory.require_memory(2 * size, f"{path}: {name}", "save fewer samples per file")
+    memory.require_memory(2 * size, f"{path}: {name}", "save fewer rows per file")
     return Cells(np.array([cell[()].T.ravel() for cell in cells]))
 
 

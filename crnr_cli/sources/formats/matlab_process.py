@@ -32,7 +32,7 @@ _TEXT = {"char", "cell"}
 BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
 _SECONDS = 60.0  # of work on a core
 _NUMBERS_PER_SECOND = 2e6  # the minimum
-_REMEDY = "save fewer samples per file"
+_REMEDY = "save fewer rows per file"
 Listed = dict[str, tuple[list[int], str]]  # shape and class of all variables
 
 
@@ -47,7 +47,7 @@ def refuse_odd_class(path: Path, name: str, kind: str) -> None:
 def odd_cells_error(path: Path, name: str) -> DataError:
     return DataError(
         f"{path}: {name} is a cell array of something else than texts, or arrays of numbers of one size; "
-        "save one text, number or image per sample"
+        "save one text, number or image per example"
     )
 
 

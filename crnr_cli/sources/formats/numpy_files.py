@@ -29,7 +29,7 @@ def read_npy(path: Path, wanted: Collection[str]) -> Arrays:
     beside: dict[str, Path] = {}
     if _LABELS in wanted and (found := _labels_of(path)):
         beside[_LABELS] = found
-        arrays.notes = (f"{path}: its labels are those of {found.name}",)
+        arrays.notes = (f"{path}: using the labels in {found.name}",)
     for name in sorted({*wanted} - {_FEATURES, _LABELS, "paths"}):
         if "/" not in name and "\0" not in name:
             file = path.with_name(f"{name.removesuffix('.npy')}.npy")
@@ -53,7 +53,7 @@ def _labels_of(path: Path) -> Path | None:
     if len(found) > 1:
         raise DataError(
             f"{path}: its labels may be in {' or '.join(file.name for file in found)}; "
-            "name the right one with --labels-key"
+            "choose the right one with --labels-key"
         )
     if found:
         return found[0]
@@ -91,7 +91,7 @@ class NpyArray:
     def __getitem__(self, where: Any) -> Array:
         if self.dtype.hasobject:
             raise DataError(
-                f"{self.path}: contains Python objects, which are never loaded; "
+                f"{self.path}: contains Python objects, which crnr never loads; "
                 "save it as numbers or text, as with .astype(str)"
             )
         # Reading mapped memory beyond the end of a truncated file would kill the process.
@@ -111,7 +111,7 @@ def _declare_file(path: Path) -> NpyArray:
             stamp = Stamp.of(path.stat())
             return NpyArray(path, stamp, *npy_header(file, stamp.size, path.name))
     except Exception as e:  # a damaged or malicious file may raise anything
-        raise DataError(f"{path}: not a readable npy file ({e})") from e
+        raise DataError(f"{path}: not a readable npy file ({e}); save it again with numpy.save") from e
 
 
 NPY_READER = FormatReader(read_npy, word="file")
@@ -124,7 +124,7 @@ def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NpzArray]:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
             return {m.filename.removesuffix(".npy"): _declare_member(path, archive, m) for m in members}
     except Exception as e:  # a damaged or malicious file may raise anything
-        raise DataError(f"{path}: not a readable npz file ({e})") from e
+        raise DataError(f"{path}: not a readable npz file ({e}); save it again with numpy.savez") from e
 
 
 @dataclass
@@ -163,7 +163,7 @@ class NpzArray:
             # In the other order of axes, the caller that needs rows copies it once more.
             2 * size if self.by_columns else size,
             f"{self.path}: {self._name}",
-            "save it in the order of NumPy, as numpy.ascontiguousarray does, or save fewer samples per file",
+            "save it in the order of NumPy, as numpy.ascontiguousarray does, or save fewer rows per file",
         )
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
@@ -210,7 +210,7 @@ class NpzArray:
     def _refuse_objects(self) -> None:
         if self.dtype.hasobject:
             raise DataError(
-                f"{self.path}: {self._name} contains Python objects, which are never loaded; "
+                f"{self.path}: {self._name} contains Python objects, which crnr never loads; "
                 "save it as numbers or text, as with .astype(str)"
             )
 

@@ -45,7 +45,7 @@ def test_a_table_of_pandas(tmp_path: Path, label: str) -> None:
 def test_the_numbers_of_the_rows_are_left_out(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.csv", frame(label=LABELS).to_csv())
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
-    assert file.notes == (f"{tmp_path}/x.csv: its first column is left out, as it numbers the rows",)
+    assert file.notes == (f"{tmp_path}/x.csv: the first column is left out, because it numbers the rows",)
 
 
 @pytest.mark.parametrize("label", [{}, {"label": LABELS}], ids=["without labels", "with labels"])
@@ -71,7 +71,7 @@ def test_the_only_column_of_text_has_the_labels(tmp_path: Path, header: bool) ->
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
     assert file.labels == LABELS
     name = "species" if header else "4"
-    assert file.notes == (f"{tmp_path}/x.csv: column {name} has the labels, as it has no numbers",)
+    assert file.notes == (f"{tmp_path}/x.csv: using the labels in column {name}, because it is not numeric",)
 
 
 def test_whole_numbers_are_the_same_labels_as_elsewhere(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_columns_of_labels_and_paths_are_found_by_their_names(tmp_path: Path) ->
     file = opened(tmp_path / "x.csv", table.to_csv(index=False), Keys(labels="kind"))
     assert file.labels == ["1", "2", "1", "2"]
     assert file.names == ["a/1.png", "a,2.png", 'b"3.png', "b\n4.png"]
-    assert file.notes == (f"{tmp_path}/x.csv: column label is left out, as it may be labels too",)
+    assert file.notes == (f"{tmp_path}/x.csv: column label is left out, because it may be labels too",)
     np.testing.assert_array_equal(file.read_rows(0, 4), VALUES)
 
 
@@ -117,17 +117,17 @@ BAD = {
     "u,v\n1,2\n3\n": "x.csv, line 3: 1 column, but there are 2 before; is the file complete?",
     "u,v\n1,2\n3,4,5\n": "x.csv, line 3: 3 columns, but there are 2 before",
     "u,v\n1\n": "x.csv, line 2: 1 column, but there are 2 before",
-    "1,2\n3,x4\n": "x.csv, line 2, column 2: 'x4' is not a number; if the column has the labels",
+    "1,2\n3,x4\n": "x.csv, line 2, column 2: 'x4' is not a number; if the column contains the labels",
     "u,v\n1,2\n3,1_0\n": r"x.csv, line 3, column 2 \(v\): '1_0' is not a number",
     f"u,v\n1,2\n3,{'z' * 99}\n": rf"column 2 \(v\): '{'z' * 30}...' is not a number",
-    "u,label,class\n1,a,b\n": "x.csv: the columns label and class could each be the labels; name one with",
-    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; name one with --labels-key",
+    "u,label,class\n1,a,b\n": "x.csv: the columns label and class could each be the labels; choose one with",
+    "u,s,t\n1,a,b\n": "x.csv: the columns s and t could each be the labels; choose one with",
     "u,label\n1,\n": "x.csv, line 2: the label is empty",
     "u,label,label\n1,a,b\n": "the columns label and label could each be the labels",
     "path,label\na.png,ant\n": "x.csv: has no columns of numbers; a table with the labels",
-    "path,truth,label,residual\na,b,c,0.5\n": "x.csv: has predictions, as `crnr classify` writes them",
-    "u;v\n1;2\n": "x.csv: its columns are separated by semicolons; save it with commas",
-    "1\t2\n1\t2\n": "x.csv: its columns are separated by tabs; save it with commas",
+    "path,truth,label,residual\na,b,c,0.5\n": "x.csv: contains predictions of `crnr classify`",
+    "u;v\n1;2\n": "x.csv: the columns are separated by semicolons; save the file with commas",
+    "1\t2\n1\t2\n": "x.csv: the columns are separated by tabs; save the file with commas",
     'u,v\n1,"2\n3,4\n': "x.csv, line 3: not readable as CSV",
     f'u,v\n1,"{"2" * 200_000}"\n': "x.csv, line 2: not readable as CSV .field larger than",
 }
@@ -153,7 +153,7 @@ def test_csv_lines_and_sizes_are_limited(tmp_path: Path, monkeypatch: pytest.Mon
         opened(tmp_path / "x.csv", "1,2\n" + "3," + "4" * 98 + "\n")
     set_free_bytes(1000, monkeypatch.setattr)
     with pytest.raises(
-        DataError, match=r"its numbers needs .* of memory, but 1.0 kB are free; divide the file"
+        DataError, match=r"reading the numbers needs .* of memory, but 1.0 kB are free; divide the file"
     ):
         opened(tmp_path / "x.csv", "1,2\n" * 500)
 
@@ -220,7 +220,9 @@ def test_csv_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
     write_csv_of(Path("x.npz"), Path("x.csv"))
     assert crnr("build", "x.csv", "-q") == Outcome(0, "", "")
-    assert crnr("classify", "x.csv", "-o", "out.csv") == Outcome(0, "", "15 of 15 inputs labelled: out.csv\n")
+    assert crnr("classify", "x.csv", "-o", "out.csv") == Outcome(
+        0, "", "labelled 15 of 15 queries: out.csv\n"
+    )
     assert {(row["truth"] == row["label"], row["status"]) for row in read_rows(Path("out.csv"))} == {
         (True, "ok")
     }
@@ -230,9 +232,7 @@ def test_csv_features_work_in_all_commands(crnr: Runner) -> None:
     assert '"accuracy": 1.0' in of_table.out
     refused = crnr("classify", "out.csv", "-o", "again.csv")
     assert (refused.exit, refused.out) == (1, "")
-    assert refused.err.startswith(
-        "error: out.csv: has predictions, as `crnr classify` writes them, and no features"
-    )
+    assert refused.err.startswith("error: out.csv: contains predictions of `crnr classify` and no features")
     assert not Path("again.csv").exists()
 
 
@@ -249,4 +249,9 @@ def test_a_csv_beside_images_is_not_one_of_features(crnr: Runner) -> None:
     ]
     np.save("notes.npy", np.eye(2))
     mixed = crnr("classify", "gallery/ant/0.png", "notes.npy", "-q")
-    assert mixed == Outcome(2, "", "error: give images or feature files, not both at once\n")
+    assert mixed == Outcome(
+        2,
+        "",
+        "error: notes.npy is a feature file, but gallery/ant/0.png is not; give images or feature files, "
+        "not both\n",
+    )

@@ -57,66 +57,67 @@ def gradients(**settings: object) -> np.bytes_:
     return np.bytes_(json.dumps({**described, **settings}))
 
 
-AGAIN = "; extract it again"
+AGAIN = "; extract the file again"
 WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
     "a newer version": (
         lambda f: f.attrs.update(version=2),
         f"features of format 2, but this crnr ({__version__}) reads up to 1; please upgrade crnr",
     ),
     "no version": (lambda f: f.attrs.pop("version"), "features of format None, but this crnr ("),
-    "no recipe": (lambda f: f.pop("recipe"), f"does not describe its extractor{AGAIN}"),
+    "no recipe": (lambda f: f.pop("recipe"), f"does not describe the extractor{AGAIN}"),
     "a link to a recipe": (
         lambda f: (f.pop("recipe"), f.update(recipe=h5py.ExternalLink("other.h5", "/recipe"))),
-        f"does not describe its extractor{AGAIN}",
+        f"does not describe the extractor{AGAIN}",
     ),
     "an attribute that is a list": (
         lambda f: f["recipe"].attrs.update(width=[1, 2]),
-        f"an attribute of its recipe is not a single plain value{AGAIN}",
+        f"an attribute of the pipeline is not a single plain value{AGAIN}",
     ),
     "an attribute that is not text": (
         lambda f: f["recipe"].attrs.update(extractor=np.bytes_(b"\xff")),
-        f"an attribute of its recipe is not a single plain value{AGAIN}",
+        f"an attribute of the pipeline is not a single plain value{AGAIN}",
     ),
-    "no hashes": (lambda f: f.pop("sha256"), f"its dataset sha256 is missing{AGAIN}"),
+    "no hashes": (lambda f: f.pop("sha256"), f"the array 'sha256' is missing{AGAIN}"),
     "other hashes": (
         lambda f: replaced(f, "sha256", np.array([b"x"] * 6)),
-        f"its dataset sha256 has something else than hashes{AGAIN}",
+        f"the array 'sha256' contains something else than hashes{AGAIN}",
     ),
     "too few hashes": (
         lambda f: replaced(f, "sha256", f["sha256"][:5]),
-        f"its dataset sha256 is |S64 of shape (5,), which does not match its 6 rows of features{AGAIN}",
+        f"the array 'sha256' is |S64 of shape (5,), which does not match the 6 rows of features{AGAIN}",
     ),
     "sizes that are not whole": (
         lambda f: replaced(f, "size", np.ones(6)),
-        f"its dataset size is float64 of shape (6,), which does not match its 6 rows of features{AGAIN}",
+        f"the array 'size' is float64 of shape (6,), which does not match the 6 rows of features{AGAIN}",
     ),
     "scales that are not numbers": (
         lambda f: f.update(scale=np.full(6, np.nan)),
-        f"its dataset scale has values that are not numbers{AGAIN}",
+        f"the array 'scale' contains values that are not numbers{AGAIN}",
     ),
     "an unknown extractor": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(name="magic")),
-        "the description of its extractor cannot be used (its extractor magic is not known to this version ",
+        "the description of the extractor cannot be used (this version of crnr does not know the extractor "
+        "magic",
     ),
     "a huge extractor": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(size=[10**9, 10**9])),
-        "the description of its extractor cannot be used (gradients: invalid image size ",
+        "the description of the extractor cannot be used (gradients: invalid image size ",
     ),
     "an extractor of other numbers": (
         lambda f: f["recipe"].attrs.update(extractor=gradients(cell=2)),
-        f"the description of its extractor cannot be used (its parts are of different sizes){AGAIN}",
+        f"the description of the extractor cannot be used (the arrays have different sizes){AGAIN}",
     ),
     "another number of values": (
         lambda f: replaced(f, "features", f["features"][:, :-1]),
-        f"its values are not those that its recipe describes{AGAIN}",
+        f"the values do not match the stored pipeline{AGAIN}",
     ),
     "steps": (
         lambda f: f["recipe"].attrs.update(power=0.5, steps=np.bytes_("power")),
-        f"its values are not those that its recipe describes{AGAIN}",
+        f"the values do not match the stored pipeline{AGAIN}",
     ),
     "a kind that does not exist": (
         lambda f: f["recipe"].attrs.update(kind=np.bytes_("sounds")),
-        "the description of its extractor cannot be used (its samples are of an unknown kind, sounds)",
+        "the description of the extractor cannot be used (the examples are of an unknown kind, sounds)",
     ),
 }
 
@@ -142,4 +143,4 @@ def test_values_that_are_not_finite_are_left_out(here: Runner) -> None:
         file["features"][3, 0] = np.nan
     outcome = here("build", "f.h5")
     assert (outcome.exit, outcome.out) == (3, "")
-    assert outcome.err.startswith("left out: photos/bee/1.png: contains NaN or infinity\n")
+    assert outcome.err.startswith("failed: photos/bee/1.png: contains NaN or infinity\n")

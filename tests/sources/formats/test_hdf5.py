@@ -66,7 +66,7 @@ def test_too_many_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with h5py.File(tmp_path / "x.h5", "w") as file:
         for name in "abcd":
             file[name] = 1
-    with pytest.raises(DataError, match="more than 3 datasets"):
+    with pytest.raises(DataError, match="more than 3 arrays"):
         hdf5.open_datasets(tmp_path / "x.h5")
 
 
@@ -78,7 +78,7 @@ def test_groups_that_contain_each_other_many_times(tmp_path: Path) -> None:
             for i in range(40):
                 upper[f"{i}"] = lower
         file["features"] = np.eye(3)
-    with pytest.raises(DataError, match="more than 10000 datasets, or 20000 groups and links"):
+    with pytest.raises(DataError, match="more than 10000 arrays, or 20000 groups and links"):
         hdf5.open_datasets(tmp_path / "x.h5")
 
 

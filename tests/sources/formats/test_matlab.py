@@ -79,6 +79,7 @@ def rows(file: FeatureFile) -> Array:
     return np.concatenate([file.read_rows(0, 3), file.read_rows(3, len(file))])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("labels", [[LABELS], np.array([LABELS]).T], ids=["1 x n", "n x 1"])
@@ -93,6 +94,7 @@ def test_the_number_of_labels_decides_rows_or_columns(
     np.testing.assert_array_equal(rows(file), VALUES)
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
 def test_numbers_of_any_type(tmp_path: Path, save: Save, dtype: str) -> None:
@@ -109,6 +111,7 @@ def test_text_as_labels(tmp_path: Path, save: Save, cells: bool) -> None:
     assert FeatureFile.open(path, Keys()).labels == NAMES
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("axis", "expected"), [("rows", VALUES[:3]), ("columns", VALUES[:3].T)])
 def test_samples_option_decides_the_axis_of_a_square(
@@ -117,7 +120,7 @@ def test_samples_option_decides_the_axis_of_a_square(
     path = tmp_path / "square.mat"
     save(path, {"features": VALUES[:3], "labels": np.array([1.0, 2, 3])})
     with pytest.raises(
-        DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples-axis rows\|columns$"
+        DataError, match=r"3 rows and 3 columns with 3 labels; .* --samples-axis rows or columns$"
     ):
         FeatureFile.open(path, Keys())
     np.testing.assert_array_equal(FeatureFile.open(path, Keys(samples=axis)).read_rows(0, 3), expected)
@@ -128,7 +131,7 @@ def test_matlab_without_labels_needs_the_samples_option(tmp_path: Path, save: Sa
     path = tmp_path / "x.mat"
     save(path, {"features": VALUES.T})
     with pytest.raises(
-        DataError, match=r"3 rows and 4 columns and no labels; .* --samples-axis rows\|columns$"
+        DataError, match=r"3 rows and 4 columns and no labels; .* --samples-axis rows or columns$"
     ):
         FeatureFile.open(path, Keys())
     file = FeatureFile.open(path, Keys(samples="columns"))
@@ -159,7 +162,10 @@ def test_labels_of_another_number(tmp_path: Path, save: Save) -> None:
 def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
     save(path, {"F": VALUES, "who": np.array([LABELS], float)})
-    with pytest.raises(DataError, match=r"no dataset G; found F \(4, 3\), who \(1, 4\); .* --features-key$"):
+    with pytest.raises(
+        DataError,
+        match=r"no array called 'G'; choose with --features-key, found: 'F' \(4, 3\), 'who' \(1, 4\)$",
+    ):
         FeatureFile.open(path, Keys("G"))
 
 
@@ -171,8 +177,8 @@ def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save
     np.testing.assert_array_equal(rows(file), VALUES)
     assert file.labels == [str(label) for label in LABELS]
     assert file.notes == (
-        f"{path}: the features are F (4 x 3), the labels are who; "
-        "--features-key and --labels-key name others",
+        f"{path}: using the features 'F' (4 x 3) and the labels 'who'; "
+        "choose others with --features-key and --labels-key",
     )
 
 
@@ -193,10 +199,11 @@ def test_cells_of_numbers_are_not_labels(tmp_path: Path, save: Save) -> None:
     cells = np.empty(4, dtype=object)
     cells[:] = [np.eye(2), np.eye(2), np.eye(2), np.eye(2)]
     save(path, {"features": VALUES, "labels": cells})
-    with pytest.raises(DataError, match=r"x.mat: labels of shape \(4, 4\) are not one label per sample, "):
+    with pytest.raises(DataError, match=r"x.mat: labels of shape \(4, 4\) are not one label per example, "):
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -279,6 +286,7 @@ def test_files_other_than_matlab_are_refused(tmp_path: Path, content: bytes) -> 
         FeatureFile.open(path, Keys())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 145, 185, 393])
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, place: int) -> None:
     """Cut, or with one byte changed: never a traceback, and never the end of the process, though some of
@@ -303,7 +311,7 @@ def test_a_parser_that_crashes_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     start = subprocess.Popen
     monkeypatch.setattr("subprocess.Popen", lambda command, **pipes: start(killed, **pipes))
     with pytest.raises(
-        DataError, match=r"x.mat: not a readable .mat file \(its parser crashed with signal 11\)"
+        DataError, match=r"x.mat: not a readable .mat file \(the parser crashed with signal 11\)"
     ):
         FeatureFile.open(path, Keys(samples="rows"))
 
@@ -346,7 +354,7 @@ def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     assert (asked.exit, asked.out) == (1, "")
     assert asked.err == (
         f"error: {path}: features of 20 rows and 3 columns and no labels; "
-        "choose the samples with --samples-axis rows|columns\n"
+        "choose with --samples-axis rows or columns\n"
     )
     answered = crnr(*unlabelled, "--samples-axis", "columns")
     assert (answered.exit, answered.err) == (0, "")
@@ -367,6 +375,7 @@ def test_names_of_classes_of_variable_length(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows(FeatureFile.open(tmp_path / "x.mat", Keys())), VALUES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [{25: 1}, {16: 9}, {8: 255}], ids=["endless", "missing", "too large"])
 def test_damaged_text_of_variable_length_does_no_harm(tmp_path: Path, damage: dict[int, int]) -> None:
     """HDF5 works for ever on the first: that is ended, and the others are not a traceback."""
@@ -418,8 +427,7 @@ def test_a_file_that_declares_more_than_fits_into_memory(
     with pytest.raises(DataError) as refused:
         matlab_process.read_variables(tmp_path / "x.mat", ["features"])
     assert str(refused.value) == (
-        f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; "
-        "save fewer samples per file"
+        f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; save fewer rows per file"
     )
 
 
@@ -438,7 +446,7 @@ def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr == b"x.mat: needs more memory than there is; save fewer samples per fileTrue\n"
+    assert done.stderr == b"x.mat: needs more memory than there is; save fewer rows per fileTrue\n"
 
 
 # Stacks of images: height x width x samples is the usual order in MATLAB.
@@ -446,6 +454,7 @@ STACK = np.arange(4 * 3 * 5).reshape(4, 3, 5)  # 4 x 3 pixels, 5 images
 STACK_LABELS = np.array([1.0, 2, 1, 2, 3])
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
@@ -469,6 +478,7 @@ def test_a_stack_of_coloured_images(tmp_path: Path, save: Save) -> None:
     assert rows(file)[3].tolist() == stack[..., 3].ravel().tolist()
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize(("chosen", "axis"), [("rows", 0), ("columns", 2)])
 def test_an_ambiguous_stack_needs_the_samples_option(
@@ -481,7 +491,7 @@ def test_an_ambiguous_stack_needs_the_samples_option(
         FeatureFile.open(path, Keys())
     assert str(refused.value) == (
         f"{path}: features of 3 x 3 x 3 with 3 labels; "
-        "choose the samples with --samples-axis rows|columns (the first axis or the last)"
+        "choose with --samples-axis rows or columns (the first axis or the last)"
     )
     file = FeatureFile.open(path, Keys(samples=chosen))
     np.testing.assert_array_equal(file.read_rows(0, 3), np.moveaxis(stack, axis, 0).reshape(3, 9))
@@ -516,6 +526,7 @@ def test_cells_of_single_numbers_are_labels(tmp_path: Path, save: Save) -> None:
 ONE_HOT = np.eye(3)[[0, 1, 0, 1, 2]]  # samples x classes
 
 
+@pytest.mark.slow
 @VERSIONS
 @pytest.mark.parametrize("turned", [False, True], ids=["samples x classes", "classes x samples"])
 def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool) -> None:
@@ -527,15 +538,19 @@ def test_a_matrix_with_a_one_per_sample(tmp_path: Path, save: Save, turned: bool
     assert (len(file), file.n_features) == (5, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
         (
             np.eye(5),
-            r"\(5, 5\) are not one label per sample, and have a single 1 in every row and column; save",
+            r"\(5, 5\) are not one label per example, and have a single 1 in every row and column; save",
         ),
-        (np.ones((3, 5)), "and have no or several ones for some samples; save one number or text per sample"),
-        (np.full((3, 5), 2.0), "nor a single 1 per sample; save one number or text per sample"),
+        (
+            np.ones((3, 5)),
+            "and have no or several ones for some examples; save one number or text per example",
+        ),
+        (np.full((3, 5), 2.0), "nor a single 1 per example; save one number or text per example"),
     ],
     ids=["permutation", "several", "numbers"],
 )

@@ -55,7 +55,7 @@ def test_labels_beside_the_features(tmp_path: Path, name: str, beside: list[str]
         np.save(tmp_path / other, np.roll(LABELS, number))
     file = opened(tmp_path / name)
     assert file.labels == (LABELS.tolist() if is_taken else None)
-    assert file.notes == ((f"{tmp_path / name}: its labels are those of {beside[0]}",) if is_taken else ())
+    assert file.notes == ((f"{tmp_path / name}: using the labels in {beside[0]}",) if is_taken else ())
 
 
 def test_two_files_of_labels_need_to_be_chosen_from(tmp_path: Path) -> None:
@@ -67,14 +67,18 @@ def test_two_files_of_labels_need_to_be_chosen_from(tmp_path: Path) -> None:
     for key in ("x-labels", "x-labels.npy"):
         assert opened(tmp_path / "x.npy", Keys(labels=key)).labels == LABELS[::-1].tolist()
     for key in ("../x", "nothing", "a\0b", ""):
-        with pytest.raises(DataError, match=r"no dataset .*; found features \(6, 4\); .* --labels-key$"):
+        with pytest.raises(
+            DataError, match=r"no array called .*; choose with --labels-key, found: 'features' \(6, 4\)$"
+        ):
             opened(tmp_path / "x.npy", Keys(labels=key))
 
 
 def test_labels_of_another_count_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     np.save(tmp_path / "labels.npy", LABELS[:5])
-    with pytest.raises(DataError, match="6 rows of features but 5 labels"):
+    with pytest.raises(
+        DataError, match=r"6 rows, but 5 labels in .*; choose the right file with --labels-key"
+    ):
         opened(tmp_path / "x.npy")
 
 
@@ -93,10 +97,10 @@ def written(values: object, *, allow_pickle: bool = False) -> bytes:
         (written(VALUES) + b"x", "does not hold what it declares"),
         (written(VALUES).replace(b"(6, 4), }", b"(2**61, 9)"), "not a readable npy file"),
         (written(VALUES).replace(b"(6, 4)", b"(-6, 4)"), "does not hold what it declares"),
-        (written(np.array([[{}]]), allow_pickle=True), "features must be a table of numbers"),
+        (written(np.array([[{}]]), allow_pickle=True), "contains Python objects, which crnr never loads"),
         (written(np.zeros((2, 2), [("a", "f8")])), "features must be a table of numbers"),
-        (written(np.arange(4.0)), r"but are float64 of shape \(4,\)"),
-        (written(np.zeros((4, 0))), r"but are float64 of shape \(4, 0\)"),
+        (written(np.arange(4.0)), r"is float64 of shape \(4,\)"),
+        (written(np.zeros((4, 0))), r"is float64 of shape \(4, 0\)"),
     ],
 )
 def test_files_other_than_npy_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -109,7 +113,7 @@ def test_pickled_labels_are_refused_unread(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", VALUES)
     np.save(tmp_path / "labels.npy", LABELS.astype(object), allow_pickle=True)
     with pytest.raises(
-        DataError, match=r"labels.npy: contains Python objects, which are never loaded; .*astype"
+        DataError, match=r"labels.npy: contains Python objects, which crnr never loads; .*astype"
     ):
         opened(tmp_path / "x.npy")
 
@@ -136,12 +140,12 @@ def test_npy_features_work_in_all_commands(crnr: Runner) -> None:
     arrays = np.load("x.npz")
     np.save("features.npy", arrays["features"])
     np.save("labels.npy", arrays["labels"])
-    note = "note: features.npy: its labels are those of labels.npy\n"
+    note = "note: features.npy: using the labels in labels.npy\n"
     built = crnr("build", "features.npy")
     assert (built.exit, built.out) == (0, "")
     assert built.err.startswith(note)
     done = crnr("classify", "features.npy", "-o", "out.csv")
-    assert done == Outcome(0, "", note + "15 of 15 inputs labelled: out.csv\n")
+    assert done == Outcome(0, "", note + "labelled 15 of 15 queries: out.csv\n")
     assert [row["truth"] for row in read_rows(Path("out.csv"))] == arrays["labels"].tolist()
     scored = crnr("evaluate", "features.npy", "--json")
     assert (scored.exit, '"accuracy": 1.0' in scored.out, note in scored.err) == (0, True, True)

@@ -93,6 +93,7 @@ def test_more_samples_than_can_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
         FeatureFile.open(tmp_path / "x.npz", Keys())
 
 
+@pytest.mark.slow
 def test_a_large_array_takes_little_memory(tmp_path: Path) -> None:
     """Half a gigabyte of zeros in half a megabyte, read in a process of its own to see how much it takes."""
     header = io.BytesIO()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, describe_missing
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system import parquet
@@ -66,7 +66,7 @@ def test_parquet_of_pandas_keeps_labels_and_paths(tmp_path: Path) -> None:
     file = FeatureFile.open(tmp_path / "x.parquet", Keys())
     np.testing.assert_array_equal(file.read_rows(0, 6), VALUES[:6])
     assert (file.labels, file.names[:2]) == (LABELS[:6], ["0.png", "1.png"])
-    assert file.notes == (f"{tmp_path}/x.parquet: its last column is left out, as it numbers the rows",)
+    assert file.notes == (f"{tmp_path}/x.parquet: the last column is left out, because it numbers the rows",)
 
 
 def test_numbers_of_several_types_and_missing_ones(tmp_path: Path) -> None:
@@ -103,7 +103,8 @@ def test_lists_leave_other_columns_alone(tmp_path: Path) -> None:
     file = opened(tmp_path / "x.parquet", table)
     assert (file.read_rows(0, 2).tolist(), file.labels) == (lists, ["a", "b"])
     assert file.notes[0].endswith(
-        "the features are emb (2 x 2), the labels are label; --features-key and --labels-key name others"
+        "using the features 'emb' (2 x 2) and the labels 'label'; choose others with --features-key and "
+        "--labels-key"
     )
     table["more"] = [[1.0], [2.0]]
     chosen = opened(tmp_path / "x.parquet", table, Keys("emb", "id"))
@@ -123,14 +124,17 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no list": ({"e": [[1.0, 2.0], None]}, "x.parquet: row 1 of e does not have 2 numbers"),
     "empty lists": (
         {"e": pa.array([[], []], pa.list_(pa.float32()))},
-        r"found e \(2, 0\), none of which is a table",
+        r"found 'e' \(2 x 0\), but no table of numbers",
     ),
     "text": ({"u": [1.0], "a": ["x"], "b": ["y"]}, "the columns a and b could each be the labels"),
     "time": (
         {"u": [1.0], "t": pa.array([0], pa.timestamp("s"))},
         r"column t is of type timestamp\[ms\], and not",
     ),
-    "predictions": ({"truth": ["a"], "label": ["b"], "margin": [0.5]}, "has predictions, as `crnr classify`"),
+    "predictions": (
+        {"truth": ["a"], "label": ["b"], "margin": [0.5]},
+        "contains predictions of `crnr classify`",
+    ),
     "no numbers": ({"path": ["a"], "label": ["b"]}, "has no columns of numbers"),
     "no label": ({"u": [1.0, 2.0], "label": ["a", None]}, "row 1 has no value in the column label"),
     "structs": (
@@ -175,7 +179,7 @@ def test_a_small_file_of_very_many_rows_takes_little_memory(
     assert (tmp_path / "x.parquet").stat().st_size < 20_000
     before = pa.total_allocated_bytes()
     set_free_bytes(10_000_000, monkeypatch.setattr)
-    with pytest.raises(DataError, match=r"a list of 3000000 samples needs .*; divide the file"):
+    with pytest.raises(DataError, match=r"a list of 3000000 rows needs .*; divide the file"):
         FeatureFile.open(tmp_path / "x.parquet", Keys())
     numbers = parquet.ParquetNumbers(
         parquet.ParquetFile(tmp_path / "x.parquet"),
@@ -207,14 +211,14 @@ def test_parquet_features_work_in_all_commands(crnr: Runner) -> None:
     pq.write_table(pa.table({**columns(arrays["features"]), "label": arrays["labels"].tolist()}), "x.parquet")
     assert crnr("build", "x.parquet", "-q") == Outcome(0, "", "")
     done = crnr("classify", "x.parquet", "-o", "out.parquet")
-    assert done == Outcome(0, "", "15 of 15 inputs labelled: out.parquet\n")
+    assert done == Outcome(0, "", "labelled 15 of 15 queries: out.parquet\n")
     scored = [crnr("evaluate", name, "--json") for name in ("x.parquet", "out.parquet")]
     assert [(one.exit, '"accuracy": 1.0' in one.out) for one in scored] == [(0, True), (0, True)]
     refused = crnr("build", "out.parquet", "-o", "g.h5")
-    assert (refused.exit, "has predictions" in refused.err) == (1, True)
+    assert (refused.exit, "contains predictions" in refused.err) == (1, True)
     listed = crnr("info", "x.parquet")
     assert (listed.exit, listed.err) == (0, "")
-    assert "15, along the first axis of features" in listed.out
+    assert "15, along the first axis of 'features'" in listed.out
 
 
 def test_parquet_features_without_pyarrow_name_the_extra(
@@ -223,5 +227,5 @@ def test_parquet_features_without_pyarrow_name_the_extra(
     pq.write_table(pa.table(columns()), "x.parquet")
     monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
     assert crnr("build", "x.parquet") == Outcome(
-        1, "", "error: x.parquet: reading Parquet needs pyarrow: pip install 'crnr-cli[parquet]'\n"
+        1, "", f"error: {describe_missing('parquet', 'x.parquet: a Parquet file', 'pyarrow')}\n"
     )
