@@ -166,7 +166,7 @@ class Extractor(RecipePart):
         """Return the extractor with these settings; the others are derived from the images."""
 
     def for_tiles(self, rows: int, columns: int, settings: Mapping[str, Any]) -> Extractor:
-        """Return the same extractor with the settings not given adapted to a grid of tiles; 1 x 1 is none."""
+        """Return the extractor with the settings not given adapted to tiles; 1 x 1 means whole images."""
         return self
 
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
