@@ -29,7 +29,7 @@ from crnr_cli.arrays import to_dense
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import ImageSurvey, alternatives
+from crnr_cli.gallery.reading import ImageSurvey, adapt_to_tiles, extractors_to_try, spread_runs
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_raw
 from crnr_cli.gallery.workers import Here
 from crnr_cli.images.pool import DecoderPool
@@ -40,7 +40,7 @@ from crnr_cli.methods.folds import stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import silent
 from crnr_cli.recipe.base import Extractor
-from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe
+from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe, make_steps
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import mcnemar_p_value
 from crnr_cli.sources.opening import open_source
@@ -69,7 +69,7 @@ class Values:
 
 
 class Images(Protocol):
-    def values(self, options: ExtractorOptions) -> Values: ...
+    def values(self, options: ExtractorOptions, parts: str | None = None) -> Values: ...
 
     def seen(self) -> ImageSurvey:
         """What an extractor may ask about the images of the gallery."""
@@ -100,8 +100,19 @@ class Arrays:
     def seen(self) -> ImageSurvey:
         return cast(ImageSurvey, self)
 
-    def values(self, options: ExtractorOptions) -> Values:
+    def labelled_vectors(self, recipes: Sequence[Recipe]) -> tuple[list[np.ndarray], list[str]]:
+        order = np.argsort(self.labels, kind="stable")
+        rows = np.concatenate([order[slice(*span)] for span in spread_runs(len(order))])
+        extractors = [recipe.extractor.open(1).extract for recipe in recipes if recipe.extractor]
+        vectors = [
+            recipe.unit_vectors(extract(self.gallery[rows]), "float32")[0]
+            for recipe, extract in zip(recipes, extractors, strict=True)
+        ]
+        return vectors, list(map(str, self.labels[rows]))
+
+    def values(self, options: ExtractorOptions, parts: str | None = None) -> Values:
         extractor, _ = EXTRACTORS[options.name or ""].create(options.settings, self)
+        extractor, _ = adapt_to_tiles(extractor, options, make_steps({"parts": parts}), self.seen())
         extract = extractor.open(1).extract
         order = np.argsort(self.labels, kind="stable")
         return Values(
@@ -124,18 +135,19 @@ class Folders:
         here = Here(DecoderPool())
         return ImageSurvey(open_source([str(self.gallery)], Reading()), Reading(), silent, here)
 
-    def values(self, options: ExtractorOptions) -> Values:
-        gallery = self._read(self.gallery, options)
+    def values(self, options: ExtractorOptions, parts: str | None = None) -> Values:
+        gallery = self._read(self.gallery, options, parts)
         assert gallery.recipe.extractor is not None
         queries = self._read(self.queries, same(gallery.recipe.extractor, options))
         classes = sorted(set(gallery.table.labels))
         labels = np.array([classes.index(label) for label in gallery.table.labels])
         order = np.argsort(labels, kind="stable")
         truth = np.array([classes.index(label) for label in queries.table.labels])
-        return Values(gallery.recipe, gallery.values[order], labels[order], {"": queries.values}, {"": truth})
+        recipe = gallery.recipe.without_steps()
+        return Values(recipe, gallery.values[order], labels[order], {"": queries.values}, {"": truth})
 
-    def _read(self, folder: Path, options: ExtractorOptions) -> ReadSamples:
-        reading = Reading(extractor=options)
+    def _read(self, folder: Path, options: ExtractorOptions, parts: str | None = None) -> ReadSamples:
+        reading = Reading(extractor=options, steps=make_steps({"parts": parts}))
         return read_raw(open_source([str(folder)], reading), reading)
 
 
@@ -232,7 +244,7 @@ def made(values: Values, steps: Mapping[str, Any], methods: Mapping[str, Method]
 
 
 def fixed(images: Images, kind: Kind) -> Vectors:
-    values = images.values(ExtractorOptions(kind.extractor, kind.settings))
+    values = images.values(ExtractorOptions(kind.extractor, kind.settings), kind.parts)
     return made(
         values, {"parts": kind.parts}, DEFAULTS, vectors=values.recipe.describe()[0], parts=kind.parts
     )
@@ -242,9 +254,11 @@ def tuned(
     images: Images, parts: Sequence[str | None], budget: float | None, known: Mapping[str, Any] | None
 ) -> Vectors:
     """The vectors and the parameters that `crnr tune` finds on the gallery alone, or has found already."""
-    first = images.values(ExtractorOptions("gradients"))
-    others = alternatives(first.recipe, ExtractorOptions(), images.seen())
-    read = [first, *(images.values(same(other, ExtractorOptions())) for other in others)]
+    first = images.values(ExtractorOptions("gradients")).recipe.extractor
+    assert first is not None
+    options = TuneOptions(steps={"parts": parts})
+    tried = extractors_to_try(first, ExtractorOptions(), options.grids(), images.seen())
+    read = [images.values(same(one, ExtractorOptions())) for one in tried]
     found = known or search(read, parts, budget)
     chosen = found["chosen"]
     values = next(
@@ -417,10 +431,13 @@ class Data:
     )  # by the name of the tuned vectors
 
 
-QUARTERS = {"gradients, 2x2 parts": Kind("gradients", parts="2x2")}
+QUARTERS = {
+    "gradients, 2x2 parts": Kind("gradients", parts="2x2"),
+    "gradients, 4x4 parts": Kind("gradients", parts="4x4"),
+}
 FACE_PARTS = {
     "pixels, 7x5 parts": Kind("pixels", parts="7x5"),
-    "gradients, cells of 3, 5x3 parts": Kind("gradients", {"cell": 3}, "5x3"),
+    "gradients, 5x3 parts": Kind("gradients", parts="5x3"),
 }
 TRIED_ON_FACES = {"tuned": (None,), "tuned, parts too": (None, "3x2", "5x3", "7x5")}
 

@@ -402,7 +402,8 @@ def read_through_cache(
     if not isinstance(source, Images):
         raise UsageError("--cache only applies to images; leave it out for feature files")
     seen = ImageSurvey(source, reading, progress, workers)
-    recipe, notes = new_recipe(source, reading.extractor, (), seen)
+    recipe, notes = new_recipe(source, reading.extractor, reading.steps, seen)
+    recipe = recipe.without_steps()
     if reading.on_notes and notes:
         reading.on_notes(notes)
     with claimed_features(path) as claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -9,20 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from crnr_cli.arrays import Array
 from crnr_cli.choices import DEFAULT, ExtractorOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.workers import Workers
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
-from crnr_cli.recipe.base import Extractor, Step, Stored
+from crnr_cli.recipe.base import Extractor, Made, Step, Stored
 from crnr_cli.recipe.gradients import are_colored
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
-from crnr_cli.sources.base import InputOptions, Source
+from crnr_cli.recipe.steps import Parts, grid_of
+from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.wording import Note, format_count, kind_in_words
 
 _LOOKED_AT = 100  # images, evenly spread over the source, to test whether they are in colour
 _SMALL = (32, 32)
+_COMPARED, _RUN = 500, 10  # examples to compare two sizes of cells on, and how many of them are in a row
+Grid = tuple[int, int]  # rows and columns of tiles
+WHOLE: Grid = (1, 1)
 
 
 class ImageSurvey:
@@ -32,6 +38,29 @@ class ImageSurvey:
         self.jobs, self.provider = options.n_jobs, options.provider
         self.sizes = cache(lambda: workers.image_sizes(source, options.max_pixels, progress))
         self.are_colored = cache(lambda: _are_colored(source, options))
+        self._source, self._options = source, options
+
+    def labelled_vectors(self, recipes: Sequence[Recipe]) -> tuple[list[Array], list[str]]:
+        """Return the vectors of a few examples by recipes that need the same pixels, and the labels.
+
+        Examples that one of the recipes cannot use are left out.
+        """
+        source, options = self._source, self._options
+        opened = [open_recipe(recipe, source, options) for recipe in recipes]
+        found: list[list[Array]] = [[] for _ in recipes]
+        labels: list[str] = []
+        request = recipes[0].request(options.max_pixels)
+        for batch in source.read_batches(spread_runs(len(source)), request, DecoderPool(options.jobs)):
+            by_recipe = [one.vectors(one.raw(batch), "float32") for one in opened]
+            kept = [
+                sample
+                for sample in range(len(batch.names))
+                if batch.candidates[sample] and not any(one.errors[sample] for one in by_recipe)
+            ]
+            labels += [batch.candidates[sample][0] for sample in kept]
+            for vectors, one in zip(found, by_recipe, strict=True):
+                vectors.append(one.values[np.searchsorted(one.rows, kept)])
+        return [np.concatenate(vectors) for vectors in found], labels
 
 
 def _are_colored(source: Source, options: InputOptions) -> bool:
@@ -42,6 +71,25 @@ def _are_colored(source: Source, options: InputOptions) -> bool:
     batches = source.read_batches([(place, place + 1) for place in places], request, decoders)
     found = np.concatenate([are_colored(batch.values) for batch in batches])
     return bool(found.size and found.mean() > 0.5)
+
+
+def spread_runs(n_samples: int) -> list[Span]:
+    """Return runs of examples, spread evenly: examples of a class usually follow each other in a source."""
+    if n_samples <= _COMPARED:
+        return [(start, min(start + _RUN, n_samples)) for start in range(0, n_samples, _RUN)]
+    starts = np.linspace(0, n_samples - _RUN, _COMPARED // _RUN).astype(int).tolist()
+    return [(start, start + _RUN) for start in starts]
+
+
+def find_right_neighbors(vectors: Array, labels: Sequence[str]) -> Array:
+    """Return (n,): for which examples the nearest other example has the same label."""
+    cosines = vectors @ vectors.T  # with tiles, the sum over the tiles
+    np.fill_diagonal(cosines, -np.inf)
+    classes = np.array(labels, dtype=object)
+    if len(classes) < 2:
+        return np.zeros(len(classes), dtype=bool)
+    right: Array = classes[cosines.argmax(axis=1)] == classes
+    return right.astype(bool)
 
 
 def new_recipe(
@@ -63,21 +111,64 @@ def new_recipe(
             option = _option(setting, value)
             raise UsageError(f"{option} does not apply to --extractor {kind.name}; leave it out")
     extractor, notes = kind.create(chosen.settings, seen)
-    return Recipe.for_images(extractor, steps), notes
+    extractor, of_tiles = adapt_to_tiles(extractor, chosen, steps, seen)
+    return Recipe.for_images(extractor, steps), notes + of_tiles
+
+
+def adapt_to_tiles(
+    extractor: Extractor, chosen: ExtractorOptions, steps: tuple[Step, ...], seen: ImageSurvey
+) -> Made:
+    """Return the extractor adapted to the tiles if a few examples of the gallery support it, and a note.
+
+    Small cells keep what covers a tile out of its neighbours. But they tolerate smaller shifts, so they are
+    for images that are aligned, such as faces, and not for digits. The gallery shows which images it has:
+    the lead in examples with a right neighbour must be at least its standard error.
+    """
+    adapted = extractor.for_tiles(*grid_of(steps), chosen.settings)
+    if adapted == extractor:
+        return extractor, []
+    try:
+        both = [Recipe.for_images(one, steps) for one in (adapted, extractor)]
+    except UsageError:  # the cells of whole images are too large for these tiles
+        return adapted, []
+    vectors, labels = seen.labelled_vectors(both)
+    ours, theirs = (find_right_neighbors(one, labels) for one in vectors)
+    gained, lost = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
+    better = adapted if gained - lost >= math.sqrt(gained + lost) else extractor
+    text = (
+        f"with these tiles, crnr uses {_options_of(better)}: of {format_count(len(labels), 'example')}, "
+        f"{ours.sum()} resemble one of their own class most with {_options_of(adapted)}, and {theirs.sum()} "
+        f"with {_options_of(extractor)}"
+    )
+    return better, [Note("tiles", text)]
+
+
+def _options_of(extractor: Extractor) -> str:
+    """Return the options that `tune` varies, without the name of the extractor."""
+    _, *options = extractor.tunable_settings().items()
+    return " ".join(f"{_option(name, value)} {value}" for name, value in options)
 
 
 def _of(source: Source) -> str:
     return "was extracted from images before" if source.kind == "pictures" else "contains features"
 
 
-def alternatives(recipe: Recipe, chosen: ExtractorOptions, seen: ImageSurvey) -> Sequence[Extractor]:
-    """Return other extractors for `tune` to try, within the settings that the user gave."""
-    if recipe.extractor is None:
-        return []
-    others = list(recipe.extractor.alternatives(chosen.settings))
+def extractors_to_try(
+    extractor: Extractor, chosen: ExtractorOptions, grids: Sequence[Grid], seen: ImageSurvey
+) -> list[Extractor]:
+    """Return the extractors for `tune` to try on any of the grids, the default of the first grid first."""
+    steps = () if grids[0] == WHOLE else (Parts(*grids[0]),)
+    found = [adapt_to_tiles(extractor, chosen, steps, seen)[0]]
+    found += [one for grid in grids for one in extractors_for_grid(extractor, chosen, grid)]
     if not chosen.was_given:
-        others.append(EXTRACTORS["pixels"].create({}, seen)[0])
-    return others
+        found.append(EXTRACTORS["pixels"].create({}, seen)[0])
+    return list(dict.fromkeys(found))
+
+
+def extractors_for_grid(extractor: Extractor, chosen: ExtractorOptions, grid: Grid) -> list[Extractor]:
+    """Return the extractor as for whole images, its alternatives, and the extractor adapted to the tiles."""
+    whole = extractor.for_tiles(*WHOLE, chosen.settings)
+    return [whole, *whole.alternatives(chosen.settings), whole.for_tiles(*grid, chosen.settings)]
 
 
 def _option(setting: str, value: Any) -> str:

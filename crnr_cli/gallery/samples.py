@@ -11,7 +11,14 @@ from crnr_cli.arrays import Array, Batch, take_rows
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError, refuse_too_many
 from crnr_cli.gallery.gallery import SampleTable
-from crnr_cli.gallery.reading import ImageSurvey, alternatives, new_recipe, open_recipe
+from crnr_cli.gallery.reading import (
+    WHOLE,
+    Grid,
+    ImageSurvey,
+    extractors_to_try,
+    new_recipe,
+    open_recipe,
+)
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import DecoderPool
@@ -129,17 +136,21 @@ def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> R
     return check_new(read, source)
 
 
-def read_raw_by_all(source: Source, reading: Reading, progress: Progress = silent) -> list[ReadSamples]:
-    """Read the same samples as raw values of each extractor that `tune` tries.
+def read_raw_by_all(
+    source: Source, reading: Reading, progress: Progress = silent, grids: Sequence[Grid] = (WHOLE,)
+) -> list[ReadSamples]:
+    """Read the same samples as raw values of each extractor that `tune` tries on one of the grids.
 
-    The chosen or default extractor is the first. Images are decoded once for all extractors that need the
-    same pixels.
+    The chosen or default extractor of the first grid is the first. Images are decoded once for all extractors
+    that need the same pixels.
     """
     here = Here(DecoderPool(reading.jobs))
     seen = ImageSurvey(source, reading, progress, here)
     first, notes = start_reading(source, reading, seen)
-    others = alternatives(first, reading.extractor, seen) if source.n_features is None else ()
-    recipes = [first, *map(Recipe.for_images, others)]
+    recipes = [first]
+    if source.n_features is None and first.extractor:
+        tried = extractors_to_try(first.extractor, reading.extractor, grids, seen)
+        recipes = [*map(Recipe.for_images, tried)]
     by_request: dict[PixelRequest | None, list[int]] = {}
     for number, recipe in enumerate(recipes):
         by_request.setdefault(recipe.request(reading.max_pixels), []).append(number)

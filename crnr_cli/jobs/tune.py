@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.file import refuse_other_ending
 from crnr_cli.gallery.fit import BuildReport, make_gallery, notes_on_copies, sort_by_class, write_gallery
+from crnr_cli.gallery.reading import Grid, extractors_for_grid
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
@@ -27,6 +29,7 @@ from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
+from crnr_cli.recipe.steps import grid_of
 from crnr_cli.results.scores import wilson_interval
 from crnr_cli.sources.opening import open_source
 from crnr_cli.system import memory
@@ -68,6 +71,10 @@ class TuneOptions:
             tuple(zip(names, reversed(settings), strict=True))
             for settings in product(*reversed(candidates.values()))
         ]
+
+    def grids(self) -> list[Grid]:
+        """Return the grids of tiles to try, in their order."""
+        return list(dict.fromkeys(grid_of(make_steps(dict(steps))) for steps in self.step_settings()))
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,7 @@ def tune(
     source = open_source(names, options.reading)
     if output:
         refuse_other_ending(output)
-    read = read_raw_by_all(source, options.reading, progress)
+    read = read_raw_by_all(source, options.reading, progress, options.grids())
     report = tune_samples(read, options, progress, workers)
     return replace(report, built=_build(read, report, options, output, started) if output else None)
 
@@ -203,6 +210,8 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
         for number, recipe in enumerate(of_extractors):
+            if not _is_tried(recipe, of_extractors, steps, options.reading.extractor):
+                continue
             try:
                 recipe.with_settings(dict(steps))
             except UsageError as e:
@@ -212,6 +221,16 @@ def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[lis
     if not found:
         raise UsageError(next(iter(impossible)))
     return found, [Note("not tried", f"not tried: {why}") for why in impossible]
+
+
+def _is_tried(
+    recipe: Recipe, of_extractors: Sequence[Recipe], steps: StepSettings, chosen: ExtractorOptions
+) -> bool:
+    """Return whether to try an extractor on these steps: each grid of tiles has its own sizes of cells."""
+    extractor, first = recipe.extractor, of_extractors[0].extractor
+    if len(of_extractors) == 1 or first is None or type(extractor) is not type(first):
+        return True  # features that are extracted already have one size, and pixels have no cells
+    return extractor in extractors_for_grid(first, chosen, grid_of(make_steps(dict(steps))))
 
 
 def _neighbors(n_samples: int) -> Sequence[int]:

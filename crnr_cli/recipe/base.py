@@ -165,6 +165,10 @@ class Extractor(RecipePart):
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
         """Return the extractor with these settings; the others are derived from the images."""
 
+    def for_tiles(self, rows: int, columns: int, settings: Mapping[str, Any]) -> Extractor:
+        """Return the extractor with the settings not given adapted to tiles; 1 x 1 means whole images."""
+        return self
+
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
         """Return the same extractor with other values of the settings not given, for `tune` to try."""
         return []

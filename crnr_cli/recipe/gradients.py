@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from crnr_cli.recipe.pixels import ON_PHOTOGRAPHS, working_size
 BINS = 8
 _CELLS = 8  # along the shorter side, by default
 _SMALLEST_CELL = 3  # cells of 2 pixels were worse on digits of 16 x 16: see benchmarks/README.md
+_SMALLEST_IN_TILES = 2  # cells of 1 pixel make four times as many values, and digits worse
 _PHOTOGRAPHS = (64, 64)  # the working size of large images
 _LARGEST_BINS = 64
 _LONGEST_SIDE = 2048  # of the working size: an untrusted gallery must not need gigabytes per image
@@ -72,15 +73,19 @@ class Gradients(Extractor):
     def create(cls, settings: Mapping[str, Any], images: ImagesSeen) -> Made:
         size, notes = working_size(settings.get("size"), images, _PHOTOGRAPHS, _WEAK)
         color = settings["color"] if "color" in settings else images.are_colored()
-        cell = settings.get("cell") or max(_SMALLEST_CELL, round(min(size) / _CELLS))
+        cell = settings.get("cell") or _default_cell(size, 1, 1)
         return cls(
             size, color, cell, settings.get("bins", BINS), settings.get("block_norm", BLOCK_NORMS[0])
         ), notes
 
+    def for_tiles(self, rows: int, columns: int, settings: Mapping[str, Any]) -> Gradients:
+        return self if "cell" in settings else replace(self, cell=_default_cell(self.size, rows, columns))
+
     def alternatives(self, settings: Mapping[str, Any]) -> list[Extractor]:
         if "cell" in settings:
             return []
-        return [Gradients(self.size, self.color, -(-3 * self.cell // 2), self.bins, self.block_norm)]
+        larger, smaller = -(-3 * self.cell // 2), max(_SMALLEST_IN_TILES, -(-self.cell // 2))
+        return [replace(self, cell=cell) for cell in (larger, smaller) if cell != self.cell]
 
     @property
     def _oriented(self) -> OrientedGradients:
@@ -143,6 +148,17 @@ class Gradients(Extractor):
             f"gradients, {self.size[0]}x{self.size[1]}, cells of {self.cell}, {self.bins} directions"
             f"{norm}{colour}"
         )
+
+
+def _default_cell(size: tuple[int, int], rows: int, columns: int) -> int:
+    """Return the side of a cell: an eighth of the image's shorter side, or about a quarter of a tile's.
+
+    Cells and their blocks reach into the neighbouring tiles. If they were as large as in whole images, what
+    covers a tile would spoil its neighbours too. Tiles of half an image have the cells of whole images.
+    """
+    shorter, tile = min(size), min(size[1] / rows, size[0] / columns)
+    of_image = max(_SMALLEST_CELL, shorter / _CELLS)
+    return max(_SMALLEST_IN_TILES, round(of_image * min(1.0, 2 * tile / shorter)))
 
 
 def _unit(rows: Array) -> Array:

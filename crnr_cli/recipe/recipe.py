@@ -94,6 +94,9 @@ class Recipe:
         """Return the same recipe with other steps, by their settings, not fitted yet."""
         return Recipe.of(self.n_inputs, self.extractor, make_steps(settings))
 
+    def without_steps(self) -> Recipe:
+        return Recipe.of(self.n_inputs, self.extractor)
+
     @property
     def kind(self) -> str:
         return "features" if self.extractor is None else "pictures"

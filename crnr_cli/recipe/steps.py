@@ -319,6 +319,11 @@ class Parts(Step):
         return f"{self.setting} tiles"
 
 
+def grid_of(steps: Iterable[Step]) -> tuple[int, int]:
+    """Return the rows and columns of tiles that these steps divide images into; 1 and 1 for whole images."""
+    return next(((step.rows, step.columns) for step in steps if isinstance(step, Parts)), (1, 1))
+
+
 def _cuts(places: int, parts: int) -> Array:
     """Return where each part begins, and the number of places: parts of about the same size."""
     return np.round(np.linspace(0, places, parts + 1)).astype(int)

@@ -24,7 +24,14 @@ def here(crnr: Runner) -> Runner:
 
 
 @pytest.mark.parametrize(
-    "how", [NETWORK, (), ("--extractor", "pixels", "--pca", "4"), (*NETWORK, "--power", "0.5", "--pca", "4")]
+    "how",
+    [
+        NETWORK,
+        (),
+        ("--extractor", "pixels", "--pca", "4"),
+        (*NETWORK, "--power", "0.5", "--pca", "4"),
+        ("--size", "24x24", "--parts", "4x4"),
+    ],
 )
 def test_the_gallery_is_the_same(here: Runner, how: tuple[str, ...]) -> None:
     """With the same messages and exit code, also if some files cannot be used."""

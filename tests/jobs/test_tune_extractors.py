@@ -51,7 +51,7 @@ def test_extractors_take_turns_and_the_chosen_one_is_built(striped: Runner) -> N
     assert (result.exit, result.err) == (0, "")
     record = json.loads(result.out)
     tried = {(trial["extractor"], trial.get("cell")) for trial in record["trials"]}
-    assert tried == {("gradients", 3), ("gradients", 5), ("pixels", None)}
+    assert tried == {("gradients", 2), ("gradients", 3), ("gradients", 5), ("pixels", None)}
     best = dict.fromkeys(tried, 0.0)
     for trial in record["trials"]:
         name = (trial["extractor"], trial.get("cell"))
@@ -86,7 +86,7 @@ def test_images_are_decoded_once_for_extractors_that_need_the_same_pixels(
         ("--extractor pixels", {"pixels"}),
         ("--extractor gradients --cell 4", {"gradients 4"}),
         ("--cell 6", {"gradients 6"}),
-        ("--extractor gradients", {"gradients 3", "gradients 5"}),
+        ("--extractor gradients", {"gradients 2", "gradients 3", "gradients 5"}),
     ],
 )
 def test_tune_does_not_vary_given_settings(striped: Runner, options: str, tried: set[str]) -> None:
@@ -106,26 +106,41 @@ def test_tune_tries_parts_on_request(striped: Runner) -> None:
     assert load_gallery(Path("tuned.h5")).recipe.settings["parts"] == "3x2"
 
 
+def test_tune_tries_the_cells_of_each_grid(striped: Runner) -> None:
+    """The cells of whole images, as far as they fit into the grid, and about a quarter of a tile."""
+    options = ("--size", "32x32", "--extractor", "gradients", "--try-power", "1", "--json", "-q")
+    result = striped("tune", "gallery", "--try-parts", "0,10x10", *options)
+    assert (result.exit, result.err) == (0, "")
+    trials = json.loads(result.out)["trials"]
+    for parts, cells in ((None, {4, 6, 2}), ("10x10", {2})):
+        assert {one["cell"] for one in trials if one["parts"] == parts} == cells
+    options = ("--size", "64x64", "--extractor", "gradients", "--try-power", "1", "--json", "-q")
+    trials = json.loads(striped("tune", "gallery", "--try-parts", "6x6,0", *options).out)["trials"]
+    for parts, cells in ((None, {8, 12, 4}), ("6x6", {8, 4, 3})):
+        assert {one["cell"] for one in trials if one["parts"] == parts} == cells
+
+
 def test_combinations_that_are_impossible_are_left_out(striped: Runner) -> None:
-    result = striped("tune", "gallery", "--try-parts", "0,7x7,9x9", "--try-pca", "0,3", "--json")
+    result = striped("tune", "gallery", "--try-parts", "0,7x7,12x12", "--try-pca", "0,3", "--json")
     assert result.exit == 0
     trials = json.loads(result.out)["trials"]
-    # Cells of 3 make 7 x 7 blocks, cells of 5 make 4 x 4.
+    # Cells of 2 make 11 x 11 blocks, cells of 3 make 7 x 7, cells of 5 make 4 x 4.
     assert {(one["extractor"], one.get("cell")) for one in trials if one["parts"] == "7x7"} == {
+        ("gradients", 2),
         ("gradients", 3),
         ("pixels", None),
     }
-    assert {one["extractor"] for one in trials if one["parts"] == "9x9"} == {"pixels"}
+    assert {one["extractor"] for one in trials if one["parts"] == "12x12"} == {"pixels"}
     assert not any(one["parts"] and one["pca"] for one in trials)
     notes = [line for line in result.err.splitlines() if line.startswith("note: not tried: ")]
-    assert any("--parts 9x9: choose at most 7x7" in note for note in notes)
+    assert any("--parts 12x12: choose at most 11x11" in note for note in notes)
     assert any("--parts cannot be combined with --pca" in note for note in notes)
 
 
 def test_nothing_possible_is_an_error(striped: Runner) -> None:
     result = striped("tune", "gallery", "--extractor", "gradients", "--try-parts", "50x50")
     assert (result.exit, result.out) == (2, "")
-    assert result.err.splitlines()[-1].startswith("error: --parts 50x50: choose at most 7x7 for gradients")
+    assert result.err.splitlines()[-1].startswith("error: --parts 50x50: choose at most 11x11 for gradients")
 
 
 def test_an_image_that_one_extractor_cannot_use_is_left_out_of_all(crnr: Runner) -> None:

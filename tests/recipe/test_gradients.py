@@ -77,6 +77,39 @@ def test_size_and_cell_are_derived_from_the_images(
 
 
 @pytest.mark.parametrize(
+    ("size", "grid", "cell"),
+    [
+        ((30, 42), (1, 1), 4),
+        ((30, 42), (5, 3), 2),  # tiles of 10 x 8.4 pixels
+        ((43, 60), (5, 3), 3),  # of 14.3 x 12
+        ((64, 64), (2, 2), 8),
+        ((64, 64), (4, 4), 4),
+        ((64, 64), (1, 4), 4),
+        ((64, 64), (60, 60), 2),  # never less
+        ((28, 28), (2, 2), 4),
+        ((28, 28), (4, 4), 2),
+        ((16, 16), (2, 2), 3),  # tiles of half an image keep its cells
+        ((64, 20), (1, 2), 3),  # the tiles' shorter side is the image's
+    ],
+)
+def test_cells_in_tiles_are_about_a_quarter_of_a_tile(
+    size: tuple[int, int], grid: tuple[int, int], cell: int
+) -> None:
+    extractor, _ = made({}, size)
+    assert extractor.for_tiles(*grid, {}) == Gradients(size, False, cell)
+    # Whatever they were adapted to before, and unless the user chose the cells.
+    assert extractor.for_tiles(7, 7, {}).for_tiles(*grid, {}) == Gradients(size, False, cell)
+    assert Gradients(size, False, 5).for_tiles(*grid, {"cell": 5}) == Gradients(size, False, 5)
+
+
+def test_tune_tries_larger_and_smaller_cells() -> None:
+    for cell, others in ((8, [12, 4]), (5, [8, 3]), (3, [5, 2]), (2, [3])):
+        found = Gradients(SMALL, True, cell, 6, "none").alternatives({"size": SMALL})
+        assert found == [Gradients(SMALL, True, other, 6, "none") for other in others]
+    assert Gradients(SMALL, True, 8).alternatives({"cell": 8}) == []
+
+
+@pytest.mark.parametrize(
     ("size", "notes"), [((640, 480), ["size", "weak vectors"]), ((64, 64), []), ((32, 32), [])]
 )
 def test_large_images_in_colour_may_be_photographs(size: tuple[int, int], notes: list[str]) -> None:

@@ -18,6 +18,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.gallery.gallery import FittedGallery, LazyLabels, SampleTable
+from crnr_cli.gallery.reading import find_right_neighbors, spread_runs
 from crnr_cli.methods import METHODS, Samples, fit_method, make_method
 from crnr_cli.recipe.base import Extractor, Section
 from crnr_cli.recipe.gradients import N_COLORS, Gradients
@@ -178,7 +179,8 @@ def test_parts_need_places_in_the_image() -> None:
 REFUSED = {
     "--parts 2x2 --pca 2": "--parts cannot be combined with --pca, after which values have no place in the "
     "image",
-    "--parts 3x1": "--parts 3x1: choose at most 2x2 for gradients, 8x8, cells of 3, 8 directions",
+    "--parts 4x1": "--parts 4x1: choose at most 3x3 for gradients, 8x8, cells of 2, 8 directions",
+    "--parts 3x1 --cell 3": "--parts 3x1: choose at most 2x2 for gradients, 8x8, cells of 3, 8 directions",
     "--parts 9x1 --extractor pixels": "--parts 9x1: choose at most 8x8 for pixels, 8x8, grey",
     "--parts 2": "--parts '2': write the rows and columns of tiles, such as 4x4",
     "--parts 0x2": "--parts '0x2': write the rows and columns of tiles, such as 4x4",
@@ -349,3 +351,107 @@ def test_evaluate_and_info_support_parts(in_tiles: Runner) -> None:
     assert (about.exit, about.err) == (0, "")
     found = json.loads(about.out)
     assert (found["parts"], found["format_version"], found["factor"]) == ("2x2", 2, "dense")
+
+
+def paint(number: int, seed: int, grain: int = 1, shift: int = 0) -> Image.Image:
+    """Return 30 x 42 pixels of a texture that a class has in common, moved and with noise by the seed."""
+    coarse = np.random.default_rng(100 + number).normal(128, 30, (50, 38))
+    texture = np.kron(coarse, np.ones((grain, grain)))[:50, :38]
+    rng = np.random.default_rng(seed)
+    y, x = rng.integers(4 - shift, 5 + shift, 2)
+    values = texture[y : y + 42, x : x + 30] + rng.normal(0, 40, (42, 30))
+    return Image.fromarray(values.clip(0, 255).astype(np.uint8))
+
+
+def paint_gallery(
+    folder: Path, n_classes: int = 12, per_class: int = 4, grain: int = 1, shift: int = 0
+) -> None:
+    for number in range(n_classes):
+        (folder / f"class{number}").mkdir(parents=True)
+        for k in range(per_class):
+            paint(number, 100 * number + k, grain, shift).save(folder / f"class{number}" / f"{k}.png")
+
+
+def right_by_loops(folder: Path, cell: int, grid: str) -> int:
+    """Count images that are most like another image of their class, one pair at a time."""
+    recipe = Recipe.for_images(Gradients((30, 42), False, cell), (Parts.of(grid),))
+    assert recipe.extractor is not None
+    assert recipe.part_edges is not None
+    extract = recipe.extractor.open(1).extract
+    images = sorted(folder.glob("*/*.png"))
+    vectors = [
+        recipe.unit_vectors(extract(np.asarray(Image.open(path)).reshape(1, -1)), "float64")[0][0]
+        for path in images
+    ]
+    right = 0
+    for i, path in enumerate(images):
+        likeness = {
+            other: sum(
+                float(vectors[i][start:stop] @ vectors[j][start:stop])
+                for start, stop in pairwise(recipe.part_edges)
+            )
+            for j, other in enumerate(images)
+            if i != j
+        }
+        right += max(likeness, key=likeness.__getitem__).parent == path.parent
+    return right
+
+
+@pytest.mark.parametrize(
+    ("grain", "shift", "cell"), [(1, 0, 2), (8, 3, 4)], ids=["fine and aligned", "coarse and shifted"]
+)
+def test_tiles_get_small_cells_if_the_examples_are_aligned(
+    crnr: Runner, grain: int, shift: int, cell: int
+) -> None:
+    paint_gallery(crnr.here / "gallery", grain=grain, shift=shift)
+    built = crnr("build", "gallery", "--parts", "5x3", "--json")
+    assert built.exit == 0, built.err
+    assert json.loads(built.out)["extractor"]["cell"] == cell
+    small, large = (right_by_loops(crnr.here / "gallery", side, "5x3") for side in (2, 4))
+    assert built.err.splitlines()[0] == (
+        f"note: with these tiles, crnr uses --cell {cell}: of 48 examples, {small} resemble one of their own "
+        f"class most with --cell 2, and {large} with --cell 4"
+    )
+    # The gallery is the one that the option makes, and nothing is compared if it is given.
+    named = crnr("build", "gallery", "--parts", "5x3", "--cell", str(cell), "-o", "named.h5")
+    assert "with these tiles" not in named.err
+    assert Path("named.h5").read_bytes() == Path("gallery.h5").read_bytes()
+
+
+def test_what_covers_a_tile_stays_out_of_most_others(crnr: Runner) -> None:
+    """Aligned images of which half is covered: small cells find their classes, large ones do not."""
+    paint_gallery(crnr.here / "gallery")
+    for number in range(12):
+        (crnr.here / "queries" / f"class{number}").mkdir(parents=True)
+        for k in range(5):
+            values = np.array(paint(number, 7000 + 100 * number + k))
+            values[18:] = np.asarray(paint((number + 1 + k) % 12, k))[18:]
+            Image.fromarray(values).save(crnr.here / "queries" / f"class{number}" / f"{k}.png")
+    accuracy = {}
+    for name, options in (("default", ()), ("large", ("--cell", "4"))):
+        assert crnr("build", "gallery", "--parts", "5x3", *options, "-q").exit == 0
+        accuracy[name] = json.loads(crnr("evaluate", "queries", "--json", "-q").out)["accuracy"]
+    assert accuracy["default"] > accuracy["large"]
+
+
+@pytest.mark.parametrize("n_samples", [0, 1, 10, 14, 500, 501, 700, 60_000])
+def test_compared_examples_are_spread_over_the_source(n_samples: int) -> None:
+    runs = spread_runs(n_samples)
+    rows = [row for start, stop in runs for row in range(start, stop)]
+    assert len(rows) == len(set(rows)) == min(500, n_samples)
+    assert rows == sorted(rows)
+    assert not rows or (rows[0], rows[-1]) == (0, n_samples - 1)
+
+
+def test_examples_without_others_of_their_class_have_no_right_neighbor() -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    for n, labels in ((0, []), (1, ["a"]), (3, ["a", "b", "c"])):
+        assert find_right_neighbors(vectors[:n], labels).tolist() == [False] * n
+
+
+def test_a_gallery_of_one_example_per_class_gets_small_cells(crnr: Runner) -> None:
+    """Nothing contradicts them."""
+    paint_gallery(crnr.here / "gallery", n_classes=3, per_class=1)
+    (crnr.here / "gallery" / "class0" / "broken.png").write_bytes(b"no image")
+    built = crnr("build", "gallery", "--parts", "5x3", "--json", "--allow-skipped")
+    assert (built.exit, json.loads(built.out)["extractor"]["cell"]) == (0, 2), built.err
