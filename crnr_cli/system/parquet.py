@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
@@ -183,6 +183,19 @@ class ParquetNumbers:
         return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
 
 
+def refuse_other_encodings(names: Iterable[str]) -> None:
+    """Refuse, before any work, a name that the text in a table cannot have."""
+    try:
+        for name in names:
+            name.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise _not_utf8_error(e) from e
+
+
+def _not_utf8_error(error: UnicodeEncodeError) -> DataError:
+    return DataError(f"{error.object!r} is not UTF-8, as text in Parquet has to be; use another --format")
+
+
 @contextmanager
 def table_writer(stream: BinaryIO, schema: Mapping[str, str]) -> Iterator[TableWriter]:
     """Write a table with these columns: `text`, `texts` or the name of a number type.
@@ -220,9 +233,7 @@ class TableWriter:
                 for values, field in zip(columns, self._schema, strict=True)
             ]
         except UnicodeEncodeError as e:
-            raise DataError(
-                f"{e.object!r} is not UTF-8, as text in Parquet has to be; use another --format"
-            ) from e
+            raise _not_utf8_error(e) from e
         self._waiting.append(pyarrow.record_batch(arrays, schema=self._schema))
         if sum(batch.num_rows for batch in self._waiting) >= _ROWS_PER_GROUP:
             self._flush()
