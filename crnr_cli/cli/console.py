@@ -26,6 +26,8 @@ _MAX_SHOWN = 10  # lines of one kind
 _UNLIMITED = 10_000  # characters: wider than any table that people read
 # Control characters are escaped: untrusted file names may contain them, and a terminal would obey them.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
+# The same for a text of ours, which may have several lines.
+_ESCAPES_IN_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
 # The console whose progress bars are on the screen, if any: only it can print above them.
 _with_bars: list[Console] = []
 
@@ -87,13 +89,18 @@ class EarlyNotes:
 def results_console() -> Console:
     """Return the console for results on stdout. In a pipe or a file, lines are not wrapped.
 
-    If the reader of a pipe goes away, boundary() handles it; Rich itself would exit with 1.
+    It shows every string without markup and control characters, whatever table it is in. If the reader of a
+    pipe goes away, boundary() handles it; Rich itself would exit with 1.
     """
     from rich.console import Console
 
     class ResultsConsole(Console):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            options |= {"markup": False, "emoji": False}
+            return super().render_str(text.translate(_ESCAPES_IN_LINES), **options)
 
     console = ResultsConsole(highlight=False)
     if not console.is_terminal:
@@ -136,8 +143,8 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str, str]]) -> None
     table = Table(show_header=False, box=None, pad_edge=False)
     narrow = Table(show_header=False, box=None, pad_edge=False)
     for name, value, remark in facts:
-        table.add_row(name, value, plain_text(remark))
-        narrow.add_row(name, Text.assemble(value, "\n", plain_text(remark)))
+        table.add_row(*map(plain_text, (name, value, remark)))
+        narrow.add_row(plain_text(name), Text.assemble(plain_text(value), "\n", plain_text(remark)))
     fits = not console.is_terminal or natural_width(console, table) <= console.width
     print_table(console, table if fits else narrow)
 

@@ -132,10 +132,11 @@ def _write_parquet(
 ) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
     from crnr_cli.results.formats import ParquetRows, parquet_schema
-    from crnr_cli.system.parquet import table_writer
+    from crnr_cli.system.parquet import refuse_other_encodings, table_writer
 
     assert isinstance(file, _Direct)
     classes = run.gallery.classes
+    refuse_other_encodings(classes)
     with table_writer(file.stream, parquet_schema(classes, run.gallery.dtype, run.top, run.columns)) as table:
         writer = ParquetRows(table, classes, run.top, run.columns)
         for answers in workers.answer(run, progress):

@@ -355,8 +355,12 @@ def _remove_target(entry: SortEntry, how: str, target: Place, report: UnsortRepo
         return None
     if not is_in_place(entry, how, target):
         return "has changed since it was sorted"
-    if how == "copy" and Place(entry.source).status() is None:
-        return f"{entry.source} is gone, so this may be the last copy"
+    if how == "copy":
+        source = Place(entry.source)
+        if source.status() is None:
+            return f"{entry.source} is gone, so this may be the last copy"
+        if not is_same_file(source, target):
+            return f"{entry.source} has other content now, so this may be the last copy"
     target.remove()
     report.undone += 1
     return None

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.system.outputs import refuse_inputs
@@ -32,7 +32,7 @@ _FIELDS: dict[str, dict[int, str]] = {
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of a tensor
 _KEY, _VALUE = 1, 2  # of an entry of external_data
 _EXTERNAL = 1  # a value of data_location
-_ORT_FORMAT = b"ORTM"  # at byte 4 of a model in onnxruntime's own format, which contains its weights
+_ORT_SUFFIX = ".ort"  # of a model in onnxruntime's own format, which contains its weights
 
 
 class Field(NamedTuple):
@@ -82,6 +82,14 @@ def _varint(file: BinaryIO, start: int, end: int) -> tuple[int, int]:
     raise ValueError(f"a number at byte {start} is not complete")
 
 
+def model_format(path: Path) -> Literal["ORT", "ONNX"]:
+    """Return the format in which a model has to be opened.
+
+    As in onnxruntime, the suffix decides: the author of an ONNX model chooses its first bytes.
+    """
+    return "ORT" if path.suffix.lower() == _ORT_SUFFIX else "ONNX"
+
+
 class ModelHash(NamedTuple):
     """The checksums that identify a model."""
 
@@ -115,9 +123,9 @@ def external_files(path: Path) -> list[str]:
 
     A name that leads out of this folder is refused, so that a model cannot make crnr read any other file.
     """
+    if model_format(path) == "ORT":
+        return []
     with path.open("rb") as file:
-        if file.read(8)[4:] == _ORT_FORMAT:
-            return []
         names = sorted({os.path.normpath(name) for name in _locations(file)})
     # Links are allowed if all of them lead to one folder, as in the cache of Hugging Face.
     folders = [Path(os.path.realpath(path.parent)), Path(os.path.realpath(path)).parent]

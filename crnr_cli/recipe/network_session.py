@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
 from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
 from crnr_cli.models.catalog import find_local_copy, find_model, is_file
-from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_hash
+from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_format, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
 from crnr_cli.system.cores import run_side_by_side
@@ -296,6 +296,8 @@ def _run_on(path: Path, jobs: int, provider: str) -> Any:
     settings.inter_op_num_threads = 1
     # A waiting thread gives its core away at once: on a busy machine the wait may be long.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Not left to onnxruntime: the weights were checked for this format.
+    settings.add_session_config_entry("session.load_model_format", model_format(path))
     settings.log_severity_level = 4  # errors are raised as exceptions
     # Where a provider lacks an operator, the processor computes it.
     wanted = list(dict.fromkeys((PROVIDERS[provider], PROVIDERS[CPU])))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError
 from crnr_cli.sorting.names import shorten_name
-from crnr_cli.sorting.placing import LONGEST_NAME, Place, Tree, longest_name
+from crnr_cli.sorting.placing import LONGEST_NAME, Place, Tree, is_same_file, longest_name
 from crnr_cli.system.files import disk_errors, replacing
 from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, stat_or_none, to_portable
 from crnr_cli.system.outputs import DeclaredOutput, planned
@@ -204,7 +204,7 @@ class Names:
             return None
         if self._how == "move":
             return entry.target if status is None else None
-        if status is None or wish != entry.wish:
+        if status is None or wish != entry.wish or not self._is_of_source(entry, status):
             return None
         return entry.target if is_finished or self._is_done(entry) else None
 
@@ -212,6 +212,16 @@ class Names:
         """Return whether a stopped run came this far: the file may belong to another program."""
         assert self._tree is not None
         return is_in_place(entry, self._how, self._tree.place(entry.target))
+
+    def _is_of_source(self, entry: SortEntry, status: os.stat_result) -> bool:
+        """Return whether the source is the file that was sorted, and not another one of the same name."""
+        if self._how == "link" or (status.st_size, status.st_mtime_ns) == (entry.size, entry.mtime):
+            return True
+        assert self._tree is not None
+        try:
+            return is_same_file(Place(entry.source), self._tree.place(entry.target))
+        except OSError:  # one of them cannot be read, which the copying will report
+            return False
 
     def choose_target(self, source: str, wish: str) -> str:
         """Return a free name: the name planned for this file, if it is still free."""

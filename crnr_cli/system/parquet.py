@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -24,6 +24,11 @@ _NUMBERS_PER_BATCH = 2**20
 _ROWS_PER_BATCH = 4096
 _ROWS_PER_GROUP = 16_384  # written at once
 _LONGEST_TEXT = 2**16  # bytes
+_TEXT_PER_BATCH = 2**26  # bytes
+_CHECKED_EVERY = 2**24  # bytes of text that were not there before
+_COPIES = 3  # of a page, or of a batch, while pyarrow decodes it
+_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY = 0, 2, 6, 8  # encodings of a page
+_LONGEST_HEADER = 2**18  # bytes; the header of a page may contain the least and the greatest of its texts
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,40 @@ class ParquetFile:
                 raise ValueError(f"{format_count(at, 'row')} instead of {self.n_rows}")
 
     def values(self, name: str) -> list[Any]:
-        """Return a column as Python's numbers, texts or lists; None where a value is missing."""
+        """Return a column as Python's numbers, texts or lists; None where a value is missing.
+
+        Equal texts are one object, because a short file can repeat a long text very often.
+        """
         found: list[Any] = []
-        for _, batch in self.read_batches([name], 0):
+        texts: dict[str, str] = {}
+        size = checked = 0
+        work = (f"{self.path}: column {name}", "save fewer rows per file")
+        with self._failures():
+            pages = self._measure_pages(name)
+            memory.require_memory(_COPIES * pages.largest, *work)
+        for _, batch in self.read_batches([name], 0, pages.rows_per_batch()):
             with self._failures():
-                _refuse_long_texts(batch.column(0))
-                found += batch.column(0).to_pylist()
+                if batch.nbytes > _LONGEST_TEXT:
+                    _refuse_long_texts(batch.column(0))
+                n_known = len(texts)
+                found += _share_texts(batch.column(0).to_pylist(), texts)
+                size += sum(map(len, islice(reversed(texts), len(texts) - n_known)))
+                if size - checked > _CHECKED_EVERY:
+                    memory.require_memory(_CHECKED_EVERY, *work)
+                    checked = size
         return found
+
+    def _measure_pages(self, name: str) -> Pages:
+        """Return the sizes of a column's pages by their headers: those at the end of a file may be wrong."""
+        measured = Pages()
+        metadata = self._open().metadata
+        with self.path.open("rb") as file:
+            for group in range(metadata.num_row_groups):
+                chunks = map(metadata.row_group(group).column, range(metadata.num_columns))
+                for chunk in chunks:
+                    if f"{chunk.path_in_schema}.".startswith(f"{name}."):
+                        measured.add_chunk(file, chunk)
+        return measured
 
     def width(self, name: str) -> int:
         """Return the length of the first list of a column; 0 without any."""
@@ -100,6 +132,95 @@ class ParquetFile:
         except Exception as e:  # a damaged or malicious file may raise anything
             reason = str(e).partition("\n")[0]
             raise DataError(f"{self.path}: not a readable Parquet file ({reason})") from e
+
+
+class Pages:
+    """The pages of a column: what they take in memory, at once and for each row."""
+
+    def __init__(self) -> None:
+        self.largest = 0  # bytes, uncompressed
+        self._per_row = 1
+
+    def rows_per_batch(self) -> int:
+        return max(1, min(_ROWS_PER_BATCH, _TEXT_PER_BATCH // self._per_row))
+
+    def add_chunk(self, file: BinaryIO, chunk: Any) -> None:
+        """Read the headers of all pages of a column in a row group, as pyarrow finds them."""
+        at, above = chunk.data_page_offset, chunk.dictionary_page_offset
+        if above and above < at:
+            at = above
+        remaining = chunk.num_values
+        while remaining > 0:
+            file.seek(at)
+            header = ThriftReader(file.read(_LONGEST_HEADER))
+            page = header.read_struct()
+            size, stored = page[2], page[3]
+            if min(size, stored) < 0:
+                raise ValueError(f"a page at byte {at} has a negative size")
+            data = page.get(5) or page.get(8) or {}
+            encoding = data.get(2 if 5 in page else 4)
+            self.largest = max(self.largest, size)
+            # A row of a dictionary, or one that repeats the beginning of another, may be as long as the page.
+            is_short = data and encoding in (_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY)
+            self._per_row = max(self._per_row, size // max(1, data[1]) if is_short else size)
+            remaining -= max(0, data.get(1, 0))
+            at += header.at + stored
+
+
+class ThriftReader:
+    """Reads structures of Thrift's compact protocol, in which headers of pages are stored."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.at = data, 0
+
+    def read_struct(self) -> dict[int, Any]:
+        """Return integers and structures by the number of their field; ValueError if it is not complete."""
+        found: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            found[number] = self._value(head & 15)
+        return found
+
+    def _value(self, kind: int, *, in_list: bool = False) -> Any:
+        match kind:
+            case 1 | 2 if not in_list:  # true and false have no content
+                return kind == 1
+            case 1 | 2 | 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._integer()
+            case 7:  # a floating-point number
+                self.at += 8
+            case 8:  # text
+                length = self._varint()
+                self.at += length
+            case 9 | 10:  # a list or set
+                head = self._byte()
+                for _ in range(self._varint() if head >> 4 == 15 else head >> 4):
+                    self._value(head & 15, in_list=True)
+            case 12:
+                return self.read_struct()
+            case _:
+                raise ValueError(f"the header of a page has a field of kind {kind}")
+        return None
+
+    def _byte(self) -> int:
+        if self.at >= len(self._data):
+            raise ValueError("the header of a page is not complete")
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) >= 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value | byte << shift
+
+    def _integer(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
 
 
 class ParquetNumbers:
@@ -183,6 +304,19 @@ class ParquetNumbers:
         return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
 
 
+def refuse_other_encodings(names: Iterable[str]) -> None:
+    """Refuse, before any work, a name that the text in a table cannot have."""
+    try:
+        for name in names:
+            name.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise _not_utf8_error(e) from e
+
+
+def _not_utf8_error(error: UnicodeEncodeError) -> DataError:
+    return DataError(f"{error.object!r} is not UTF-8, as text in Parquet has to be; use another --format")
+
+
 @contextmanager
 def table_writer(stream: BinaryIO, schema: Mapping[str, str]) -> Iterator[TableWriter]:
     """Write a table with these columns: `text`, `texts` or the name of a number type.
@@ -220,9 +354,7 @@ class TableWriter:
                 for values, field in zip(columns, self._schema, strict=True)
             ]
         except UnicodeEncodeError as e:
-            raise DataError(
-                f"{e.object!r} is not UTF-8, as text in Parquet has to be; use another --format"
-            ) from e
+            raise _not_utf8_error(e) from e
         self._waiting.append(pyarrow.record_batch(arrays, schema=self._schema))
         if sum(batch.num_rows for batch in self._waiting) >= _ROWS_PER_GROUP:
             self._flush()
@@ -270,6 +402,18 @@ def _numbers(column: Any) -> Array:
         column = column.cast(pyarrow.uint8())
     values: Array = column.to_numpy(zero_copy_only=False)
     return values
+
+
+def _share_texts(values: list[Any], known: dict[str, str]) -> list[Any]:
+    """Return the values with one object for all equal texts, and add new texts to the known ones."""
+    return [
+        known.setdefault(value, value)
+        if isinstance(value, str)
+        else _share_texts(value, known)
+        if isinstance(value, list)
+        else value
+        for value in values
+    ]
 
 
 def _refuse_long_texts(column: Any) -> None:

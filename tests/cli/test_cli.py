@@ -11,9 +11,11 @@ import h5py
 import numpy as np
 import pytest
 from PIL import Image
+from rich.table import Table
 
 from crnr_cli import __version__
 from crnr_cli.cli import COMMANDS, evaluate
+from crnr_cli.cli.console import print_facts, print_table, results_console
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import KERNEL, Outcome, Runner, rows
 from helpers.samples import noise
@@ -707,3 +709,17 @@ def test_names_cannot_command_a_terminal(crnr: Runner, tmp_path: Path) -> None:
         assert "[bold]b" in run.out
     written = rows((tmp_path / "out.csv").read_text())
     assert {row["label"] for row in written if row["status"] == "ok"} == {hostile, "[bold]b"}
+
+
+def test_results_console_prints_no_string_as_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever puts a string into a table: its cells, headers, title and caption."""
+    hostile = "\x1b]0;title\x07\r\x9b31m [bold]b :smile:"
+    table = Table(hostile, title=hostile, caption=hostile)
+    table.add_row(hostile)
+    console = results_console()
+    print_table(console, table)
+    print_facts(console, [(hostile, hostile, hostile)])
+    console.print(hostile)
+    said = capsys.readouterr().out
+    assert said.count(r"\x1b]0;title\x07\r\x9b31m [bold]b :smile:") == 8
+    assert [character for character in said if character in "\x1b\x07\r\x9b"] == []

@@ -125,6 +125,25 @@ def test_a_name_with_control_characters(crnr: Runner) -> None:
     assert r"x\x1b[31m: yours" in outcome.out
 
 
+def test_model_check_escapes_names_in_a_model(crnr: Runner) -> None:
+    hostile = "\x1b]0;owned\x07\x9b31m\nis_usable [bold]x"
+    save_model(
+        crnr.here / "m.onnx",
+        [helper.make_node("GlobalAveragePool", [f"i{hostile}"], [f"o{hostile}"])],
+        {f"i{hostile}": ["N", 3, 8, 8]},
+        {f"o{hostile}": [f"n{hostile}", 3, 1, 1]},
+    )
+    outcome = crnr("model", "check", "m.onnx", "--extractor-preset", "raw")
+    assert outcome.exit == 0, outcome.err
+    said = outcome.out + outcome.err
+    assert [character for character in said if character in "\x1b\x07\x9b"] == []
+    assert "\nis_usable" not in said
+    shown = r"\x1b]0;owned\x07\x9b31m\nis_usable [bold]x"
+    assert [outcome.out.count(f"{kind}{shown}") for kind in ("input i", "output o", " n")] == [1, 1, 1]
+    facts = json.loads(crnr("model", "check", "m.onnx", "--extractor-preset", "raw", "--json").out)
+    assert facts["inputs"][0]["name"] == f"i{hostile}"
+
+
 def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: Path) -> None:
     place = f"{crnr.here}/models/{TINY}.onnx"
     use = f"use it with --extractor {TINY}\n"

@@ -268,6 +268,112 @@ def test_sort_undo_leaves_changed_files() -> None:
     assert LIST.exists()
 
 
+def replace_source(path: str, content: bytes, *, keeps_time: bool = False) -> None:
+    """Put another file in the place of a file, as a camera does that counts from 1 again."""
+    status = Path(path).stat()
+    Path(path).unlink()
+    Path(path).write_bytes(content)
+    if keeps_time:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("keeps_time", [False, True])
+@pytest.mark.parametrize("content", [b"other", b"9 q/b/1.png"], ids=["another size", "the same size"])
+def test_sort_undo_keeps_the_last_copy_of_a_replaced_file(content: bytes, keeps_time: bool) -> None:
+    write_csv(ROWS[:3])
+    run("copy")
+    replace_source("q/b/1.png", content, keeps_time=keeps_time)
+    report = unsort(LIST)
+    assert report.undone == 2
+    assert report.left_out == [
+        (
+            "sorted/cat/1 (2).png",
+            f"{Path('q/b/1.png').absolute()} has another content now, so that this may be the last copy",
+        )
+    ]
+    assert only_files("sorted") == {"cat/1 (2).png": b"1 q/b/1.png"}
+    Path("q/b/1.png").write_bytes(b"1 q/b/1.png")  # the copy is not the last one any more
+    assert (unsort(LIST).undone, Path("sorted").exists()) == (1, False)
+
+
+@pytest.mark.parametrize("how", ["copy", "hardlink", "link"])
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("content", [b"other", b"9 q/b/1.png"], ids=["another size", "the same size"])
+def test_a_replaced_file_is_sorted_again(how: str, is_finished: bool, content: bytes) -> None:
+    write_csv(ROWS[:3])
+    run(how)
+    if not is_finished:
+        LIST.write_bytes(b"".join(LIST.read_bytes().splitlines(keepends=True)[:-1]))
+    replace_source("q/b/1.png", content)
+    planned, report = run(how, dry_run=True), run(how)
+    assert planned.rows == report.rows
+    # A link leads to the new file already.
+    expected = ALREADY_THERE if how == "link" else how
+    assert [row.result for row in report.rows] == [ALREADY_THERE, expected, ALREADY_THERE]
+    assert Path(report.rows[1].target).read_bytes() == content
+    if how != "link":
+        assert Path("sorted/cat/1 (2).png").read_bytes() == b"1 q/b/1.png"
+    assert {row.result for row in run(how).rows} == {ALREADY_THERE}
+
+
+@each_how
+def test_a_file_with_another_date_is_still_there(how: str) -> None:
+    write_csv(ROWS)
+    run(how)
+    if how != "move":
+        for path, _, _ in ROWS:
+            os.utime(path, ns=(1, 1))
+    assert {row.result for row in run(how).rows} == {ALREADY_THERE}
+
+
+def test_a_replaced_file_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_csv(FEW)
+    run()
+    replace_source("q/b/1.png", b"9 q/b/1.png")
+    opened = placing.Place.open
+
+    def refused(self: placing.Place) -> int:
+        if self.name.endswith("/q/b/1.png"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(self)
+
+    monkeypatch.setattr(placing.Place, "open", refused)
+    assert [(row.path, row.reason) for row in run().left_out] == [("q/b/1.png", "Permission denied")]
+    assert dict(unsort(LIST).left_out) == {"sorted/cat/1.png": "Permission denied"}
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("replace"), st.sampled_from(["1", "2"]), st.sampled_from([b"a", b"b", b"cc"])),
+    st.tuples(st.just("remove"), st.sampled_from(["1", "2"])),
+    st.tuples(st.just("sort"), st.sampled_from(HOWS)),
+    st.tuples(st.just("undo"), st.integers(1, 3)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, min_size=2, max_size=9))
+def test_no_sort_and_no_undo_loses_a_content(steps: list[tuple[Any, ...]]) -> None:
+    """Whatever happens to the sources in between; and afterwards, each file is in its place as it is now."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        write_csv([("q/1", "", "cat"), ("q/2", "", "cat")])
+        for number, (step, *arguments) in enumerate(steps, 1):
+            before = set(files(".")) - {Path("out.csv").read_bytes()}
+            if step == "replace":
+                Path("q", arguments[0]).unlink(missing_ok=True)
+                Path("q", arguments[0]).write_bytes(arguments[1])
+                os.utime(Path("q", arguments[0]), ns=(number, number))
+            elif step == "remove":
+                Path("q", arguments[0]).unlink(missing_ok=True)
+            elif step == "sort" and any(Path("q").iterdir()):
+                now = {f"q/{path.name}": path.read_bytes() for path in Path("q").iterdir()}
+                placed = {row.path: row.target for row in run(*arguments).rows if row.result != LEFT_OUT}
+                assert {path: Path(placed[path]).read_bytes() for path in now} == now
+                assert before <= set(files("."))
+            elif step == "undo" and (path := Path(f"sorted/.crnr-sort-{arguments[0]}.jsonl")).exists():
+                unsort(path)
+                assert before <= set(files("."))
+
+
 def test_undo_of_a_move_overwrites_nothing_and_makes_folders_again() -> None:
     write_csv(ROWS)
     run("move")

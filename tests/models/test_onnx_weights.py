@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,18 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import external_data_helper, helper, numpy_helper
 
+from crnr_cli.choices import CPU
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.models.onnx_files import _locations, external_files, model_hash
 from crnr_cli.recipe.network import Network
+from crnr_cli.recipe.network_session import open_session
 from helpers.onnx_models import flat_model, make_external, projection_model
 from helpers.runner import Runner, rows
 from helpers.samples import make_images
@@ -167,9 +171,89 @@ def test_the_weights_count_and_the_names_of_files_do_not(tmp_path: Path) -> None
         assert model_hash(model).sha256 != first
 
 
+@pytest.fixture
+def photos(crnr: Runner) -> Runner:
+    make_images(crnr.here / "gallery")
+    make_images(crnr.here / "queries", first=50)
+    return crnr
+
+
 def test_a_model_in_the_format_of_onnxruntime_contains_its_weights(tmp_path: Path) -> None:
     (tmp_path / "m.ort").write_bytes(b"\x10\0\0\0ORTM" + bytes(30))
     assert external_files(tmp_path / "m.ort") == []
+
+
+PRODUCERS = st.text(max_size=12) | st.builds(str.__add__, st.just("ORTM"), st.text(max_size=8))
+
+
+@given(PRODUCERS, st.text(max_size=3))
+def test_no_other_text_in_a_model_hides_its_weights(producer: str, version: str) -> None:
+    """The first field of most models is their version, and the second one the name of the producer."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = projection_model(Path(folder, "m.onnx"), locations=("weights.bin",))
+        model = onnx.load(path, load_external_data=False)
+        model.producer_name, model.producer_version = producer, version
+        path.write_bytes(model.SerializeToString())
+        assert external_files(path) == ["weights.bin"]
+
+
+def to_ort_format(model: Path) -> bytes:
+    """Return the model as onnxruntime itself writes it in its own format."""
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    settings.optimized_model_filepath = str(model.with_name("converted.ort"))
+    onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+    return model.with_name("converted.ort").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.ort", "M.ORT", "m.ort.onnx", "m.onnx.ort", "m", ".ort"])
+@pytest.mark.parametrize("producer", ["", "ORTM", "in the other format"])
+def test_onnxruntime_opens_no_other_weights_than_those_checked(
+    tmp_path: Path, name: str, producer: str
+) -> None:
+    """If no weights are found, the network can do without them."""
+    model = projection_model(tmp_path / "made.onnx", locations=("weights.bin",))
+    content = onnx.load(model, load_external_data=False)
+    content.producer_name = producer
+    is_ort = producer == "in the other format"
+    path = tmp_path / name
+    path.write_bytes(to_ort_format(model) if is_ort else content.SerializeToString())
+    can_open = name in (("m.ort", "M.ORT", "m.onnx.ort") if is_ort else ("m.onnx", "m.ort.onnx", "m", ".ort"))
+    try:
+        named = external_files(path)
+        open_session(path, 1, CPU)
+    except (DataError, ValueError):
+        assert not can_open
+        return
+    assert can_open
+    (tmp_path / "weights.bin").unlink()
+    if named:
+        assert named == ["weights.bin"]
+    else:
+        open_session(path, 1, CPU)
+
+
+@pytest.mark.parametrize("location", ["weights.bin", "../secret.bin"])
+def test_weights_are_checked_whatever_program_made_the_model(photos: Runner, location: str) -> None:
+    Path("models").mkdir()
+    model = projection_model(photos.here / "models" / "m.onnx", locations=(location,))
+    content = onnx.load(model, load_external_data=False)
+    content.producer_name = "ORTM"
+    model.write_bytes(content.SerializeToString())
+    built = photos("build", "gallery", "--extractor", "models/m.onnx", "--extractor-preset", "raw")
+    if location == "../secret.bin":
+        assert (built.exit, built.out) == (1, "")
+        assert built.err.startswith(
+            "error: models/m.onnx: its weights in ../secret.bin are outside the folder of the model"
+        )
+        return
+    assert built.exit == 0, built.err
+    weights = Path("models/weights.bin")
+    weights.write_bytes(weights.read_bytes()[::-1])
+    refused = photos("classify", "queries")
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: {model}: not the network that the gallery was built with")
 
 
 def renamed_weights(folder: Path, name: str) -> Path:
@@ -211,13 +295,6 @@ def test_weights_must_be_a_regular_file(tmp_path: Path, name: str) -> None:
 def test_model_hash_refuses_invalid_names_of_weights(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"m\.onnx: not an ONNX model; export"):
         model_hash(renamed_weights(tmp_path, name))
-
-
-@pytest.fixture
-def photos(crnr: Runner) -> Runner:
-    make_images(crnr.here / "gallery")
-    make_images(crnr.here / "queries", first=50)
-    return crnr
 
 
 @pytest.mark.parametrize(

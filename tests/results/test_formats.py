@@ -7,11 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from crnr_cli.errors import DataError, describe_missing
 from crnr_cli.results.decision import Prediction
@@ -178,6 +180,46 @@ def test_parquet_refuses_names_that_are_not_utf_8(crnr: Runner) -> None:
         "error: 'caf\\udce9.npz#0' is not UTF-8, as text in Parquet has to be; use "
     )
     assert not Path("out.parquet").exists()
+
+
+@pytest.mark.parametrize("options", ["", "--top 1", "--top 2 --sets 0.9"])
+def test_parquet_refuses_classes_that_are_not_utf_8(crnr: Runner, options: str) -> None:
+    """Before any work, also if no answer would name the class."""
+    make_images(crnr.here / "gallery", ("ant", "bee", "caf\udce9"))
+    assert crnr("build", "gallery", "--calibrate", "-q").exit == 0
+    refused = crnr("classify", "gallery/ant", "-o", "out.parquet", *options.split())
+    assert refused == Outcome(
+        1, "", "error: 'caf\\udce9' is not UTF-8, as text in Parquet has to be; use another --format\n"
+    )
+    assert not Path("out.parquet").exists()
+
+
+HOSTILE = (
+    "e\u0301",
+    "a\rb",
+    "a\nb",
+    'a"b,c',
+    "a|b",
+    "=1+1",
+    "\x1b[31m",
+    "\ufeffa",
+    "residual:x",
+    "caf\udce9",
+)
+
+
+@pytest.mark.parametrize("format", ALL)
+def test_every_class_is_read_again(crnr: Runner, format: str) -> None:
+    classes = HOSTILE[:-1] if format == "parquet" else HOSTILE
+    for name, points in zip(classes, np.eye(len(classes), dtype=np.uint8), strict=True):
+        (crnr.here / "g" / name).mkdir(parents=True)
+        for k in range(2):
+            Image.fromarray(255 * points[np.newaxis]).save(Path("g", name, f"{k}.png"))
+    assert crnr("build", "g", "--extractor", "pixels", "-q").exit == 0
+    assert crnr("classify", "g", "-q", "-o", f"out.{format}") == Outcome(0, "", "")
+    answers = read_answers(Path(f"out.{format}"))
+    assert [row.label for row in answers] == [row.truth for row in answers]
+    assert {row.label for row in answers} == set(classes)
 
 
 BAD_LINES = {

@@ -229,3 +229,96 @@ def test_parquet_features_without_pyarrow_name_the_extra(
     assert crnr("build", "x.parquet") == Outcome(
         1, "", f"error: {describe_missing('parquet', 'x.parquet: a Parquet file', 'pyarrow')}\n"
     )
+
+
+ENCODINGS: dict[str, dict[str, Any]] = {
+    "dictionary": {"use_dictionary": True, "dictionary_pagesize_limit": 2**20},
+    "plain": {"use_dictionary": False},
+    "one page": {"use_dictionary": False, "data_page_size": 2**30},
+    "lengths": {"use_dictionary": False, "column_encoding": "DELTA_LENGTH_BYTE_ARRAY"},
+    "beginnings": {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"},
+}
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", ["one text", "list"])
+def test_a_small_file_that_repeats_a_long_text_takes_little_memory(
+    tmp_path: Path, encoding: str, kind: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text is in memory once, and batches are small, however many rows have it."""
+    text, count, at_most = "a" * 60_000, 500, 2**20
+    values = [text] * count if kind == "one text" else [[text]] * count
+    storage = {"data_page_version": version, "compression": "zstd", **ENCODINGS[encoding]}
+    pq.write_table(pa.table({"t": values}), tmp_path / "x.parquet", **storage)
+    assert (tmp_path / "x.parquet").stat().st_size < 10_000
+    monkeypatch.setattr(parquet, "_TEXT_PER_BATCH", at_most)
+    file = parquet.ParquetFile(tmp_path / "x.parquet")
+    read_batches, sizes = file.read_batches, []
+
+    def recorded(names: Any, first: int, rows: int) -> Any:
+        for at, batch in read_batches(names, first, rows):
+            sizes.append(batch.nbytes)
+            yield at, batch
+
+    monkeypatch.setattr(file, "read_batches", recorded)
+    found = file.values("t")
+    assert found == values
+    assert len({id(one if kind == "one text" else one[0]) for one in found}) == 1
+    # A page of plain texts is in memory anyway.
+    assert max(sizes) <= max(at_most, len(text)) + 10_000 or encoding == "one page"
+
+
+def test_text_that_does_not_fit_into_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(
+        pa.table({"t": ["a" * 60_000] * 100}),
+        tmp_path / "x.parquet",
+        compression="zstd",
+        use_dictionary=False,
+        data_page_size=2**30,
+    )
+    set_free_bytes(6_000_000, monkeypatch.setattr)
+    with pytest.raises(DataError, match=r"x.parquet: column t needs 18.0 MB of memory, but 6.0 MB are free"):
+        parquet.ParquetFile(tmp_path / "x.parquet").values("t")
+    texts = [f"{i:60000}" for i in range(100)]
+    small = {"compression": "zstd", "use_dictionary": False, "data_page_size": 2**16, "write_batch_size": 1}
+    pq.write_table(pa.table({"t": texts}), tmp_path / "y.parquet", **small)
+    monkeypatch.setattr(parquet, "_CHECKED_EVERY", 4_000_000)
+    set_free_bytes(3_900_000, monkeypatch.setattr)
+    with pytest.raises(DataError, match=r"y.parquet: column t needs 4.0 MB of memory, but 3.9 MB are free"):
+        parquet.ParquetFile(tmp_path / "y.parquet").values("t")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=st.lists(st.none() | st.sampled_from(["a", "", "é" * 9]) | st.text(max_size=30), max_size=40),
+    in_lists=st.booleans(),
+    group=st.integers(1, 40),
+    encoding=st.sampled_from(sorted(ENCODINGS)),
+    page=st.sampled_from([256, 2**20]),
+    version=st.sampled_from(["1.0", "2.0"]),
+    compression=st.sampled_from(["NONE", "gzip", "snappy", "zstd"]),
+    checksums=st.booleans(),
+)
+def test_texts_are_those_that_pyarrow_reads(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[str | None],
+    in_lists: bool,
+    group: int,
+    encoding: str,
+    page: int,
+    version: str,
+    compression: str,
+    checksums: bool,
+) -> None:
+    path = tmp_path_factory.mktemp("texts") / "x.parquet"
+    kind = pa.list_(pa.string()) if in_lists else pa.string()
+    column = [None if one is None else [one, one] for one in values] if in_lists else values
+    storage = {**ENCODINGS[encoding], "data_page_size": page, "write_batch_size": 3}
+    storage |= {"data_page_version": version, "compression": compression, "write_page_checksum": checksums}
+    texts = pa.array(column, kind)
+    table = pa.table({"u": texts, "t": texts, "t.u": texts})
+    pq.write_table(table, path, row_group_size=group, **storage)
+    assert parquet.ParquetFile(path).values("t") == pq.read_table(path, columns=["u", "t"])["t"].to_pylist()
