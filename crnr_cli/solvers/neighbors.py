@@ -43,7 +43,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     for row, y in enumerate(Y):
         products, ranked = _rank_rows(X, y, places[row])
         found[row], farthest[row] = ranked[:count], products[count - 1]
-    bound = farthest - _rounding(X)
+    bound = farthest - rounding_of_products(X)
     open_rows = np.flatnonzero(excluded >= bound)  # an excluded sample may be as near
     for row in open_rows.tolist():
         # An all-zero query, such as a blank tile of an image, is equally near to all samples.
@@ -51,7 +51,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     return found
 
 
-def _rounding(X: Array) -> float:
+def rounding_of_products(X: Array) -> float:
     """Return a bound on how much the products of a block differ from products in float64."""
     return float(4 * np.sqrt(X.shape[1] + 16) * np.finfo(X.dtype).eps)
 
