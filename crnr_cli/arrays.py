@@ -104,7 +104,7 @@ class FewClasses:
     n_classes: int
 
     @classmethod
-    def of(cls, classes: Array, values: Array, others: float, n_classes: int) -> FewClasses:
+    def of(cls, classes: Array, values: Array, others: Array | float, n_classes: int) -> FewClasses:
         """Return the table from (m, k) classes, which may be repeated with the same number.
 
         All rows get the same number of classes, whatever the queries of a batch are: rows with fewer are
@@ -112,6 +112,7 @@ class FewClasses:
         """
         m, k = classes.shape
         t = min(k, n_classes)
+        of_others: Array = np.broadcast_to(others, m).astype(values.dtype)
         order = np.argsort(classes, axis=1, kind="stable")
         given = np.take_along_axis(classes, order, axis=1)
         is_last = np.ones((m, k), dtype=bool)
@@ -122,14 +123,13 @@ class FewClasses:
         # Unwanted classes sort behind all others, and are cut off.
         fillers = np.where(is_filler, np.arange(t), n_classes)
         merged = np.concatenate([np.where(is_last, given, n_classes), fillers], axis=1)
-        numbers = np.concatenate(
-            [np.take_along_axis(values, order, axis=1), np.full((m, t), others, values.dtype)], axis=1
-        )
+        filled = np.broadcast_to(of_others[:, np.newaxis], (m, t))
+        numbers = np.concatenate([np.take_along_axis(values, order, axis=1), filled], axis=1)
         kept = np.argsort(merged, axis=1, kind="stable")[:, :t]
         return cls(
             np.take_along_axis(merged, kept, axis=1),
             np.take_along_axis(numbers, kept, axis=1),
-            np.full(m, others, values.dtype),
+            of_others,
             n_classes,
         )
 

@@ -389,6 +389,21 @@ def test_a_query_of_zeros_is_a_tie(estimator: type[GalleryClassifier], digits: A
         assert two.decision_function(asked)[2] == 0
 
 
+@pytest.mark.parametrize("neighbors", [0, 5, 40])
+@each
+def test_the_residuals_of_a_query_of_zeros_are_zero(
+    estimator: type[GalleryClassifier], neighbors: int, digits: Any
+) -> None:
+    X, y, queries, _ = digits
+    has_neighbors = "neighbors" in estimator().get_params()
+    fitted = estimator(**({"neighbors": neighbors} if has_neighbors else {})).fit(X, y)
+    asked = np.vstack([np.zeros(64), queries[:3]])
+    with pytest.warns(NothingToCompare):
+        found = fitted.residuals(asked)
+    np.testing.assert_array_equal(found[0], 0)
+    np.testing.assert_allclose(found[1:], fitted.residuals(queries[:3]))
+
+
 def test_a_gallery_with_a_sample_of_zeros_is_saved(crnr: Runner, digits: Any) -> None:
     X, y, queries, truths = digits
     with pytest.warns(NothingToCompare):

@@ -285,11 +285,15 @@ class FittedGallery:
         """Return the gallery with a calibration; up to `jobs` folds are classified at once."""
         return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
 
+    @property
+    def has_outdated_calibration(self) -> bool:
+        return self.calibration is not None and self.calibration.is_outdated(self.method)
+
     @cached_property
     def certainty(self) -> Calibrated:
         """The probabilities of answers: as stored, or computed once, on first access."""
         stored = self.calibration or calibrate(self.samples, self.method, self.hashes)
-        if stored.certainty is None:
+        if stored.certainty is None or self.has_outdated_calibration:
             stored = calibrate(self.samples, self.method, self.hashes)
         assert stored.certainty is not None
         return stored.certainty

@@ -236,7 +236,12 @@ def load_for_queries(options: QueryOptions, gallery_path: Path, progress: Progre
 def with_calibration(
     gallery: FittedGallery, options: QueryOptions, compute: Callable[[], FittedGallery]
 ) -> FittedGallery:
-    """Return the gallery, calibrated if the options need it and the file holds no calibration."""
+    """Return the gallery, calibrated if the options need it and the file holds no calibration.
+
+    A calibration by the residuals of an earlier crnr is replaced, whatever the options.
+    """
+    if gallery.has_outdated_calibration:
+        return compute()
     stored = gallery.calibration
     if options.min_probability is not None or options.sets is not None:
         is_ready = stored is not None and stored.certainty is not None

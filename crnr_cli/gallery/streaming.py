@@ -7,7 +7,7 @@ places.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -100,15 +100,16 @@ class _Stream:
     ) -> None:
         self._source, self._reading, self._progress = source, reading, progress
         unlabelled = SampleError("no_class", source.why_unlabelled)
-        self._errors = {row: unlabelled for row, label in enumerate(labels) if label is None}
+        self._errors: dict[int, SampleError] = {}
+        self._n_skipped = 0  # of the failed samples, without unrelated files
+        self._add_errors((row, unlabelled) for row, label in enumerate(labels) if label is None)
         self.labels = [label or "" for label in labels]
         self.hashes = np.zeros(len(source), "S64")  # a list of a million texts would take twice the memory
         self.stamps = [Stamp()] * len(source)
 
     def left_out(self) -> list[LeftOut]:
         """Return the failed samples, and the reasons."""
-        found = sorted(self._errors.items())
-        return [LeftOut(self._source.names((row, row + 1))[0], error) for row, error in found]
+        return [self._left_out(row) for row in sorted(self._errors)]
 
     def raw_blocks(self, recipe: Recipe) -> Iterator[Array]:
         """Yield the raw values of the usable samples, to fit the recipe to; record the others."""
@@ -168,10 +169,21 @@ class _Stream:
         return replace(batch, values=np.empty((len(batch.rows), 0)))
 
     def _note(self, batch: Batch) -> None:
-        for sample, error in batch.failures():
-            self._errors.setdefault(self._row(batch, sample), error)
-        skipped = [left for left in self.left_out() if left.is_skipped] if batch.failures() else []
-        refuse_too_many(skipped, len(self._source), self._reading.max_failure_rate, "example")
+        if failures := batch.failures():
+            self._add_errors((self._row(batch, sample), error) for sample, error in failures)
+            total, allowed = len(self._source), self._reading.max_failure_rate
+            if self._n_skipped > allowed * total:  # listing all that failed so far is slow
+                skipped = [left for left in self.left_out() if left.is_skipped]
+                refuse_too_many(skipped, total, allowed, "example")
+
+    def _add_errors(self, errors: Iterable[tuple[int, SampleError]]) -> None:
+        for row, error in errors:
+            if row not in self._errors:
+                self._errors[row] = error
+                self._n_skipped += self._left_out(row).is_skipped
+
+    def _left_out(self, row: int) -> LeftOut:
+        return LeftOut(self._source.names((row, row + 1))[0], self._errors[row])
 
     def _refuse_bad(self) -> None:
         if self._source.kind == "features":

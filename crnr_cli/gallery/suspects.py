@@ -20,7 +20,7 @@ from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import group_copies, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
-from crnr_cli.solvers.neighbors import product_blocks
+from crnr_cli.solvers.neighbors import product_blocks, rounding_of_products
 
 _USUAL = 0.5  # of the median margin of a class
 _SUPPORTERS = 3
@@ -212,7 +212,8 @@ def find_outliers(
     """
     found = similarity_to_classes(unit_vectors, edges, copies, progress)
     low, high = np.quantile(found, [0.25, 0.75])
-    places = np.flatnonzero(found < low - _FENCE * (high - low))
+    # If most similarities are equal, the quartiles are too, and rounding alone must not make an outlier.
+    places = np.flatnonzero(found < low - _FENCE * (high - low) - rounding_of_products(unit_vectors))
     places = places[np.argsort(found[places], kind="stable")]
     return [Outlier(i, float(found[i])) for i in places.tolist()]
 
@@ -222,18 +223,24 @@ def similarity_to_classes(
 ) -> Array:
     """Return (n,): the cosine with the third nearest sample of the class where that is highest.
 
-    In a class with fewer samples, the last one counts. Copies of a sample do not count.
+    Of equally near samples, each counts. In a class with fewer samples, the last one counts. Copies of a
+    sample do not count.
     """
     n = len(unit_vectors)
     found = np.empty(n, dtype=np.float32)
     counts = np.diff(edges)
+    class_index = np.repeat(np.arange(len(counts)), counts)
     step = max(1, _BLOCK // n)
     for start, products in product_blocks(unit_vectors, unit_vectors.T, step):
         these = slice(start, start + step)
         products[copies[these, None] == copies] = -np.inf
         nearest = np.maximum.reduceat(products, edges[:-1], axis=1)
         for _ in range(_NEAREST - 1):
-            products[products == np.repeat(nearest, counts, axis=1)] = -np.inf
+            rows, columns = np.nonzero(products == np.repeat(nearest, counts, axis=1))
+            # Only the first of equally near samples of a class is taken away.
+            is_first = np.ones(len(rows), dtype=bool)
+            is_first[1:] = (np.diff(rows) > 0) | (np.diff(class_index[columns]) > 0)
+            products[rows[is_first], columns[is_first]] = -np.inf
             following = np.maximum.reduceat(products, edges[:-1], axis=1)
             nearest = np.where(np.isfinite(following), following, nearest)
         found[these] = nearest.max(axis=1)

@@ -42,19 +42,13 @@ class LocalMethod(CodingMethod):
         """Yield the number of each of the `variants`, in any order, and its `local_codes`, in one pass."""
         yield 0, self.local_codes(near)
 
-    def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
-        """Return (k, m): the residual of each neighbour's class from the codes; default: ||y - X_i c_i||."""
-        return local_residuals(near, codes)
+    def local_decision(self, near: Neighborhoods, codes: Array) -> tuple[Array, Array]:
+        """Return (k, m): the residual of each neighbour's class from the codes; and (m,): of all others.
 
-
-def residual_without_neighbor(method: LocalMethod) -> float:
-    """Return the residual of a class without a neighbour; this is the only place that chooses it.
-
-    The class represents nothing, like a class whose neighbours have no weight.
-    """
-    zero = np.zeros((1, 1))
-    weightless = Neighborhoods(zero[np.newaxis], zero, zero)
-    return float(method.local_decision(weightless, zero).item())
+        By default, they are ||y - X_i c_i|| and ||y||. A class without a neighbour is like a class whose
+        neighbours have no weight: all of the query is left over.
+        """
+        return local_residuals(near, codes), near.lengths
 
 
 def check_search(name: str, neighbors: object, index: object) -> None:
@@ -176,37 +170,37 @@ class Neighbors(CodingMethod):
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> FewClasses:
         """Return the residuals of the classes with a neighbour: few, however many classes there are."""
-        places = self._nearest(samples, state, queries)
+        return self._residuals_by(samples, queries, self._nearest(samples, state, queries))
+
+    def _residuals_by(self, samples: Samples, queries: Array, places: Array) -> FewClasses:
+        """Return the residuals by these neighbours."""
         found, classes = np.empty(places.shape, queries.dtype), np.empty(places.shape, np.int64)
+        others = np.empty(len(queries), queries.dtype)
         for batch, near in _neighborhoods(samples, queries, places):
-            found[batch] = self.method.local_decision(near, self.method.local_codes(near)).T
-            classes[batch] = near.classes
-        return FewClasses.of(classes, found, residual_without_neighbor(self.method), samples.n_classes)
+            values, others[batch] = self.method.local_decision(near, self.method.local_codes(near))
+            found[batch], classes[batch] = values.T, near.classes
+        return FewClasses.of(classes, found, others, samples.n_classes)
 
     def variants(self, iterations: Sequence[int]) -> list[Self]:
         return [replace(self, method=variant) for variant in self.method.variants(iterations)]
 
     def residuals_after(self, split: Split, iterations: Sequence[int]) -> Iterator[Array]:
         """Yield the residuals of all variants; the neighbours are searched once, and factorized once."""
-        samples, others = split.samples, residual_without_neighbor(self.method)
+        samples = split.samples
         n_variants = len(self.method.variants(iterations))
         for batch in split.batches:
             queries, places = split.queries[batch], split.find_nearest(self.neighbors)[batch]
             found = np.empty((n_variants, len(queries), samples.n_classes), queries.dtype)
             for part, near in _neighborhoods(samples, queries, places):
                 for variant, codes in self.method.local_codes_after(near, iterations):
-                    values = self.method.local_decision(near, codes).T
-                    few = FewClasses.of(near.classes, values, others, samples.n_classes)
+                    values, others = self.method.local_decision(near, codes)
+                    few = FewClasses.of(near.classes, values.T, others, samples.n_classes)
                     found[variant, part] = few.to_dense()
             yield found
 
     def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
         """Return (m,): the class with the smallest residual, by these neighbours."""
-        labels = np.empty(len(queries), np.int64)
-        for batch, near in _neighborhoods(samples, queries, places):
-            best = self.method.local_decision(near, self.method.local_codes(near)).argmin(axis=0)
-            labels[batch] = np.take_along_axis(near.classes, best[:, np.newaxis], axis=1)[:, 0]
-        return labels
+        return self._residuals_by(samples, queries, places).smallest(1)[:, 0]
 
     def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
         """Return (m, k): the places of the neighbours among the samples."""

@@ -14,6 +14,8 @@ from crnr_cli.solvers.admm import class_bases, class_residuals, subspace_residua
 from crnr_cli.solvers.factors import factor_bytes, projection, projection_form
 from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local, local_norms, local_residuals
 
+_SMALL_WEIGHT = 0.03  # share of the weight of the whole code that a class without weight is given
+
 
 def projection_bytes(samples: Samples) -> int:
     """Return the memory for `projection`: a float64 factor, and a few arrays as large as the samples."""
@@ -49,18 +51,29 @@ class Crc(LocalMethod):
     def local_codes(self, near: Neighborhoods) -> Array:
         return factorize_local(near, 0.0, 2 * self.lam).first_code(near.cross)
 
-    def local_decision(self, near: Neighborhoods, codes: Array) -> Array:
-        return _per_weight(local_residuals(near, codes), local_norms(near, codes))
+    def local_decision(self, near: Neighborhoods, codes: Array) -> tuple[Array, Array]:
+        return _per_weight(local_residuals(near, codes), local_norms(near, codes), codes, near.lengths)
 
     def decision(self, X: Array, edges: Array, c: Array, Y: Array) -> Array:
         norms = np.sqrt(np.add.reduceat(c * c, edges[:-1], axis=0))
-        return _per_weight(class_residuals(X, edges, c, Y), norms)
+        lengths = np.linalg.norm(Y, axis=0)
+        return _per_weight(class_residuals(X, edges, c, Y), norms, c, lengths)[0]
 
 
-def _per_weight(residuals: Array, norms: Array) -> Array:
-    """Return r_i / ||c_i||; eps keeps the ratio finite for a class without any weight."""
-    ratios: Array = residuals / np.maximum(norms, np.finfo(norms.dtype).eps)
-    return ratios
+def _per_weight(residuals: Array, norms: Array, c: Array, lengths: Array) -> tuple[Array, Array]:
+    """Return r_i / ||c_i||; and (m,): the residual of a class without weight, whose ratio would be infinite.
+
+    All of the query is left over, for a small share of the weight of the whole code; the smallest ratio is
+    added, so that the class never wins. A residual without measure would outweigh all other classes in the
+    separation, and all other tiles of an image.
+    """
+    whole = np.linalg.norm(c, axis=0)
+    has_weight = norms > np.finfo(norms.dtype).eps * whole
+    ratios = residuals / np.where(has_weight, norms, 1)
+    smallest = np.where(has_weight, ratios, np.inf).min(axis=0)
+    without = lengths / (_SMALL_WEIGHT * np.where(whole == 0, 1, whole))
+    without += np.where(np.isposinf(smallest), 0, smallest)
+    return np.where(has_weight, ratios, without), without
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,11 +116,11 @@ def duality_gap(X: Array, Y: Array, c: Array, lam: float) -> Array:
 
 
 def local_duality_gap(near: Neighborhoods, c: Array, lam: float) -> Array:
-    """Return the same bound for unit queries by their own samples, from Gram matrices."""
+    """Return the same bound for queries by their own samples, from Gram matrices."""
     Gc = near.times(c)
     cb = np.einsum("km,km->m", c, near.cross)
-    rr = np.maximum(1 - 2 * cb + np.einsum("km,km->m", c, Gc), 0)
-    return _gap(rr, 1 - cb, np.abs(near.cross - Gc).max(axis=0), c, lam)
+    rr = np.maximum(near.lengths - 2 * cb + np.einsum("km,km->m", c, Gc), 0)
+    return _gap(rr, near.lengths - cb, np.abs(near.cross - Gc).max(axis=0), c, lam)
 
 
 def _gap(rr: Array, ry: Array, largest: Array, c: Array, lam: float) -> Array:

@@ -43,7 +43,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     for row, y in enumerate(Y):
         products, ranked = _rank_rows(X, y, places[row])
         found[row], farthest[row] = ranked[:count], products[count - 1]
-    bound = farthest - _rounding(X)
+    bound = farthest - rounding_of_products(X)
     open_rows = np.flatnonzero(excluded >= bound)  # an excluded sample may be as near
     for row in open_rows.tolist():
         # An all-zero query, such as a blank tile of an image, is equally near to all samples.
@@ -51,7 +51,7 @@ def _nearest(X: Array, Y: Array, count: int) -> Array:
     return found
 
 
-def _rounding(X: Array) -> float:
+def rounding_of_products(X: Array) -> float:
     """Return a bound on how much the products of a block differ from products in float64."""
     return float(4 * np.sqrt(X.shape[1] + 16) * np.finfo(X.dtype).eps)
 
@@ -134,17 +134,22 @@ class Neighborhoods:
     gram: Array  # (m, k, k)
     cross: Array  # (k, m): the products of the samples and the query
     classes: Array  # (m, k): the class of each sample
+    lengths: Array  # (m,): the length of each query: 1, or 0 for a query of zeros
 
     @classmethod
     def of(cls, X: Array, Y: Array, places: Array, classes: Array) -> Neighborhoods:
         """Return the neighbourhoods of queries Y (d, m), from the places (m, k) of columns of X (d, n)."""
         rows = X.T[places].astype(np.float64)
         gram = rows @ rows.transpose(0, 2, 1)
-        return cls(gram, np.einsum("mkd,dm->km", rows, Y.astype(np.float64)), classes[places])
+        cross = np.einsum("mkd,dm->km", rows, Y.astype(np.float64))
+        lengths: Array = np.any(Y, axis=0).astype(np.float64)
+        return cls(gram, cross, classes[places], lengths)
 
     def pick(self, chosen: Array) -> Neighborhoods:
         """Return the neighbourhoods of the selected queries."""
-        return Neighborhoods(self.gram[chosen], self.cross[:, chosen], self.classes[chosen])
+        return Neighborhoods(
+            self.gram[chosen], self.cross[:, chosen], self.classes[chosen], self.lengths[chosen]
+        )
 
     def times(self, c: Array) -> Array:
         """Return (k, m): X'X c."""
@@ -186,10 +191,10 @@ def factorize_local(near: Neighborhoods, lam: float, mu: float) -> LocalFactor:
 
 
 def local_residuals(near: Neighborhoods, c: Array) -> Array:
-    """Return (k, m): ||y - X_i c_i|| for unit queries and the class of every neighbour."""
+    """Return (k, m): ||y - X_i c_i|| for the class of every neighbour."""
     same = near.same_class
     parts = c * (_products(np.where(same, near.gram, 0), c) - 2 * near.cross)
-    squares = 1 + _products(same.astype(np.float64), parts)
+    squares = near.lengths + _products(same.astype(np.float64), parts)
     found: Array = np.sqrt(np.maximum(squares, 0))
     return found
 

@@ -135,6 +135,25 @@ def test_reject_has_the_requested_rate_and_rejects_outsiders(crnr: Runner, files
     assert sum(row["label"] == "unknown" for row in strangers) > 60
 
 
+@pytest.mark.parametrize("method", ["crnr", "nrc", "crc", "src"])
+def test_outsiders_are_rejected_by_a_few_neighbours_too(
+    crnr: Runner, files: dict[str, Path], method: str
+) -> None:
+    """Most classes have no neighbour of a query."""
+    built = crnr("build", files["gallery"], "--method", method, "--neighbors", 10, "--calibrate", "-q")
+    assert (built.exit, built.err) == (0, "")
+    answered = [
+        rows(crnr("classify", files[queries], "--reject", "0.05", "-q").out)
+        for queries in ("queries", "strangers")
+    ]
+    known, strangers = ([row["label"] == "unknown" for row in found] for found in answered)
+    assert 7 <= sum(known) <= 33
+    assert sum(strangers) > 60
+    separations = [float(row["separation"]) for found in answered for row in found]
+    assert 0 <= min(separations) <= max(separations) < 0.9999
+    assert len(set(separations)) > 450
+
+
 def test_a_rejected_row_keeps_its_best_guess(crnr: Runner, files: dict[str, Path]) -> None:
     plain = classified(crnr, files, "queries")
     rejecting = classified(crnr, files, "queries", "--reject", "0.2")
@@ -241,6 +260,30 @@ def test_a_calibration_of_an_earlier_version_is_read(crnr: Runner, files: dict[s
     assert loaded is not None
     assert loaded.certainty is None
     np.testing.assert_array_equal(loaded.standouts, gallery.calibration.standouts)
+
+
+def test_a_calibration_by_infinite_residuals_is_replaced(crnr: Runner, files: dict[str, Path]) -> None:
+    """An earlier version gave a class without a neighbour the residual 1/eps, and all separations were 1."""
+    options = ("--method", "crc", "--neighbors", 10, "--calibrate", "-q")
+    assert crnr("build", files["gallery"], *options).exit == 0
+    gallery = load_gallery(crnr.here / "gallery.h5")
+    assert gallery.calibration is not None
+    assert not gallery.has_outdated_calibration
+    old = replace(
+        gallery.calibration, standouts=np.ones(400), certainty=Calibrated(0.3, np.linspace(0.1, 0.9, 400))
+    )
+    save_gallery(replace(gallery, calibration=old), crnr.here / "old.h5")
+    loaded = load_gallery(crnr.here / "old.h5")
+    assert loaded.has_outdated_calibration
+    assert loaded.certainty.sharpness == gallery.certainty.sharpness
+    for asked in ([], ["--reject", "0.05"], ["--sets", "0.9"]):
+        found = [
+            crnr("classify", files["queries"], "-g", name, "-q", *asked) for name in ("old.h5", "gallery.h5")
+        ]
+        assert found[0] == found[1]
+        assert (found[0].exit, found[0].err) == (0, "")
+    unlike = replace(gallery, method=Crnr(), calibration=old)  # whose residuals were never infinite
+    assert not unlike.has_outdated_calibration
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.methods import make_method
 from crnr_cli.recipe.steps import Pca, Power
 from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.tables import Features
 
 
 def features(n: int = 90, d: int = 8, n_classes: int = 7, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -114,6 +115,47 @@ def test_too_many_unusable_samples_stop_it(here: Path) -> None:
     write_file(values, labels)
     with pytest.raises(DataError, match=r"stopped: .* of 90 examples have to be skipped"):
         built(Reading(max_failure_rate=0.05))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.25, 0.5, 1.0])
+def test_as_many_may_fail_as_in_memory(here: Path, rate: float) -> None:
+    values, labels = features()
+    values[15:60:2] = 0  # 23 of 90
+    write_file(values, labels)
+    reading = Reading(max_failure_rate=rate, batch_size=1)
+    if rate > 0.25:
+        assert built(reading).sha256 == in_memory(reading).sha256
+        return
+    messages = []
+    for work in (built, in_memory):
+        with pytest.raises(DataError) as caught:
+            work(reading)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert f"stopped: {int(rate * 90) + 1} of 90 samples" in messages[0]
+
+
+def test_failed_samples_are_listed_in_linear_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many need twice as many names, however many blocks they are in."""
+    names = Features.names
+    asked: list[int] = []
+
+    def counting(source: Features, span: tuple[int, int] | None = None) -> list[str]:
+        found = names(source, span)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(Features, "names", counting)
+    counts = []
+    for n in (400, 800):
+        values, labels = features(n)
+        values[np.arange(n) % 10 > 0] = 0
+        write_file(values, labels)
+        asked.clear()
+        assert len(built(Reading()).names) == n // 10
+        counts.append(sum(asked))
+    assert counts[1] <= 2 * counts[0]
+    assert counts[0] < 10 * 400
 
 
 def test_without_any_usable_sample_there_is_no_gallery(here: Path) -> None:

@@ -288,7 +288,7 @@ def test_sort_undo_keeps_the_last_copy_of_a_replaced_file(content: bytes, keeps_
     assert report.left_out == [
         (
             "sorted/cat/1 (2).png",
-            f"{Path('q/b/1.png').absolute()} has another content now, so that this may be the last copy",
+            f"{Path('q/b/1.png').absolute()} has other content now, so this may be the last copy",
         )
     ]
     assert only_files("sorted") == {"cat/1 (2).png": b"1 q/b/1.png"}

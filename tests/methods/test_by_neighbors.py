@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crnr_cli import errors
 from crnr_cli.arrays import FewClasses, to_dense
@@ -16,12 +18,12 @@ from crnr_cli.methods.base import Split
 from crnr_cli.methods.by_neighbors import (
     LocalMethod,
     Neighbors,
-    residual_without_neighbor,
     worst_index_measurement,
 )
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.methods.ridge import Crc
 from crnr_cli.progress import Progress
+from crnr_cli.results.decision import separation
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.neighbors import Neighborhoods
 from crnr_cli.system import memory
@@ -73,8 +75,95 @@ def test_few_neighbours_equal_a_gallery_of_these_alone(name: str) -> None:
         np.testing.assert_allclose(row[classes], expected, rtol=1e-5 if name == "src" else 1e-9)
         others = np.setdiff1d(np.arange(7), classes)
         assert len(others) > 0
-        # All of the query is left over; crc divides it by the weight of the class, which is 0.
-        np.testing.assert_allclose(row[others], 1 / np.finfo(float).eps if name == "crc" else 1)
+        if name != "crc":  # which divides all of the query by a weight
+            np.testing.assert_allclose(row[others], 1)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    neighbors=st.integers(1, 30),
+    n_classes=st.integers(2, 9),
+    blank=st.lists(st.integers(0, 29), max_size=4),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_crc_by_its_formula(seed: int, neighbors: int, n_classes: int, blank: list[int], dtype: str) -> None:
+    """A class without weight leaves all of the query, for 3 % of the weight, and comes after the best."""
+    rng = np.random.default_rng(seed)
+    rows, queries = unit_rows(30, 5, seed), unit_rows(6, 5, seed + 1)
+    class_index = np.sort(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 30 - n_classes)]))
+    queries[1:3, 2:], rows[class_index == 0, :2] = 0, 0  # orthogonal to the first class
+    rows, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, queries))
+    rows[blank], queries[0] = 0, 0
+    samples = Samples.of(rows.astype(dtype), class_index)
+    found = residuals("crc", samples, queries.astype(dtype), neighbors=neighbors)
+    np.testing.assert_array_equal(found[0], 0)
+    for query, row in zip(queries[1:].astype(dtype).astype(float), found[1:], strict=True):
+        X = samples.vectors.astype(float)
+        near = np.argsort(-np.einsum("nd,d->n", X, query), kind="stable")[:neighbors]
+        X, classes = X[near], class_index[near]
+        c = np.linalg.solve(X @ X.T + 1e-3 * np.eye(len(X)), X @ query)
+        weights = np.array([np.linalg.norm(c[classes == k]) for k in range(n_classes)])
+        left = [np.linalg.norm(query - c[classes == k] @ X[classes == k]) for k in range(n_classes)]
+        whole = np.linalg.norm(c) or 1
+        has_weight = weights > 1e-12 * whole
+        expected = np.divide(left, weights, out=np.zeros(n_classes), where=has_weight)
+        expected[~has_weight] = expected[has_weight].min(initial=np.inf) if has_weight.any() else 0
+        expected[~has_weight] += 1 / (0.03 * whole)
+        # The length of a query counts as 1, so a residual near 0 has half of the digits.
+        tolerance = 1e-6 if dtype == "float64" else 2e-3
+        np.testing.assert_allclose(row, expected, rtol=tolerance, atol=tolerance)
+        assert not has_weight.any() or has_weight[row.argmin()]
+
+
+@each_method
+@pytest.mark.parametrize("parts", [None, [0, 30], [0, 10, 20, 30]])
+@pytest.mark.parametrize("neighbors", [5, 20])
+def test_outsiders_are_less_separate(name: str, parts: list[int] | None, neighbors: int) -> None:
+    """With neighbours in few of the classes, as with all samples."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(24, 30))
+    edges = [0, 30] if parts is None else parts
+
+    def draw(classes: np.ndarray) -> np.ndarray:
+        rows = centers[classes] + 0.7 * rng.normal(size=(len(classes), 30))
+        tiles = np.split(rows, edges[1:-1], axis=1)
+        return np.hstack([tile / np.linalg.norm(tile, axis=1, keepdims=True) for tile in tiles])
+
+    class_index = np.repeat(np.arange(12), 20)
+    samples = Samples.of(draw(class_index), class_index, None if parts is None else np.array(parts))
+    method = make_method(name, {"neighbors": neighbors})
+    state = base.fit_method(method, samples)
+    found = [
+        separation(base.residuals(method, samples, state, draw(np.repeat(classes, 5))))
+        for classes in (np.arange(12), np.arange(12, 24))
+    ]
+    assert np.isfinite(found).all()
+    assert len(np.unique(found)) > 100
+    assert max(map(np.max, found)) < 0.999
+    insiders, outsiders = found
+    assert np.mean(insiders[:, np.newaxis] > outsiders) > 0.85
+
+
+@each_method
+@pytest.mark.parametrize("neighbors", [0, 1, 7, 60])
+def test_a_query_of_zeros_is_equally_like_all_classes(name: str, neighbors: int) -> None:
+    samples, queries = problem()
+    expected = residuals(name, samples, queries, neighbors=neighbors)
+    queries[4] = 0
+    expected[4] = 0
+    found = residuals(name, samples, queries, neighbors=neighbors)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_class_of_zeros_has_a_finite_residual_in_crc() -> None:
+    """By all samples too, where it has no weight."""
+    samples, queries = problem()
+    samples.vectors[samples.class_span(3)] = 0
+    found = residuals("crc", samples, queries)
+    others = np.delete(found, 3, axis=1)
+    assert (found[:, 3] > others.min(axis=1)).all()
+    assert found[:, 3].max() < 1000
 
 
 @each_method
@@ -115,13 +204,6 @@ def test_only_classes_with_a_neighbour_are_returned(name: str) -> None:
         assert set(samples.class_index[near]) <= set(row.tolist())
     whole = make_method(name, {})
     assert isinstance(whole.residuals(samples, whole.fit(samples), queries), np.ndarray)
-
-
-@each_method
-def test_a_class_without_a_neighbour_leaves_all_of_the_query(name: str) -> None:
-    method = make_method(name, {})
-    assert isinstance(method, LocalMethod)
-    assert residual_without_neighbor(method) == (2.0**52 if name == "crc" else 1)
 
 
 @each_method
