@@ -227,9 +227,9 @@ class Method(ABC):
         """Estimate the peak memory of `fit`: a few float64 arrays as large as the samples."""
         return 3 * 8 * samples.vectors.size
 
-    def make_index(self, samples: Samples, progress: Progress = silent) -> State:
-        """Return the arrays of a search index, stored next to the arrays of `fit`; empty by default."""
-        return {}
+    def make_indexes(self, samples: Samples, progress: Progress = silent) -> list[State]:
+        """Return the arrays of a search index for every part, which are stored too; empty by default."""
+        return [{} for _ in range(samples.n_parts)]
 
     def why_unavailable(self) -> str | None:
         """Return why the method cannot be fitted on this machine; None if it can."""
@@ -314,13 +314,10 @@ def fit_method(method: Method, samples: Samples) -> State:
 
 def make_indexes(method: Method, samples: Samples, progress: Progress = silent) -> State:
     """Return the search index, one for every part; empty if the method has none."""
+    made = method.make_indexes(samples, progress)
     if samples.parts is None:
-        return method.make_index(samples, progress)
-    return {
-        f"{key}.{number}": array
-        for number in range(samples.n_parts)
-        for key, array in method.make_index(samples.part(number), progress).items()
-    }
+        return made[0]
+    return {f"{key}.{number}": array for number, of_part in enumerate(made) for key, array in of_part.items()}
 
 
 def fit_bytes(method: Method, samples: Samples) -> int:

@@ -135,28 +135,32 @@ class Neighbors(CodingMethod):
         """Return the residuals per query: at most one per neighbour, or one per class with parts."""
         return min(self.neighbors, samples.n_classes) if samples.parts is None else samples.n_classes
 
-    def make_index(self, samples: Samples, progress: Progress = silent) -> State:
-        """Return the arrays of an index of the neighbours; empty for exact search.
+    def make_indexes(self, samples: Samples, progress: Progress = silent) -> list[State]:
+        """Return the arrays of an index of the neighbours in every part; empty for exact search.
 
         The index covers the whole gallery. When samples are held out, to tune, compare, audit or calibrate,
         the search is exact: making an index would take longer than it saves.
         """
         if self.index == "exact":
-            return {}
+            return super().make_indexes(samples, progress)
+        parts = [samples.part(number) for number in range(samples.n_parts)]
         n, d = samples.vectors.shape
         memory.require_memory(
-            indexes.index_bytes(self.index, n, d),
+            sum(indexes.index_bytes(self.index, *part.vectors.shape) for part in parts),
             f"making --index {self.index} of {format_count(n, 'example')} with vectors of length {d}",
             "use --index exact, --pca or fewer examples",
         )
+        step = self.batch_size(samples)
 
-        def label_by_neighbors(probes: Array, places: Array) -> Array:
-            return self._labels(samples, samples.vectors[probes], places)
+        def label_by_neighbors(probes: Array, places: Sequence[Array]) -> Array:
+            batches = (slice(start, start + step) for start in range(0, len(probes), step))
+            found = [self._labels(parts, probes[batch], [of[batch] for of in places]) for batch in batches]
+            return np.concatenate(found)
 
-        made = indexes.build_index(
-            self.index, samples.vectors.T, self.neighbors, label_by_neighbors, progress
+        made = indexes.build_indexes(
+            self.index, [part.vectors.T for part in parts], self.neighbors, label_by_neighbors, progress
         )
-        return {_OF_INDEX + key: array for key, array in made.items()}
+        return [{_OF_INDEX + key: array for key, array in arrays.items()} for arrays in made]
 
     def codes(self, samples: Samples, state: State, queries: Array) -> Array:
         codes = np.zeros((len(queries), len(samples.vectors)), queries.dtype)
@@ -198,9 +202,16 @@ class Neighbors(CodingMethod):
                     found[variant, part] = few.to_dense()
             yield found
 
-    def _labels(self, samples: Samples, queries: Array, places: Array) -> Array:
-        """Return (m,): the class with the smallest residual, by these neighbours."""
-        return self._residuals_by(samples, queries, places).smallest(1)[:, 0]
+    def _labels(self, parts: Sequence[Samples], probes: Array, places: Sequence[Array]) -> Array:
+        """Return (m,): the label of each probe by these neighbours, (m, k) in every part."""
+        found = [
+            self._residuals_by(part, part.vectors[probes], of_part)
+            for part, of_part in zip(parts, places, strict=True)
+        ]
+        if len(found) == 1:
+            return found[0].smallest(1)[:, 0]
+        labels: Array = np.argmin(sum(few.to_dense() for few in found), axis=1)
+        return labels
 
     def _nearest(self, samples: Samples, state: State, queries: Array) -> Array:
         """Return (m, k): the places of the neighbours among the samples."""
@@ -230,7 +241,10 @@ def _index_arrays(state: State) -> State:
 
 
 def worst_index_measurement(state: State) -> indexes.Measured | None:
-    """Return the recall and agreement of the index, the least of all parts; None if the search is exact."""
+    """Return the recall and agreement of the index; None if the search is exact.
+
+    An earlier crnr measured every part separately, and the least of all parts counts.
+    """
     found = [
         indexes.index_measurement({"measured": array})
         for key, array in state.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -36,9 +36,8 @@ _LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # candidates that a search of the graph 
 _MORE_EFFORT = 1.25  # factor from one search width to the next
 _LEAST_GAIN = 0.1  # share of the missing results that a larger search width has to find
 _ROUNDING = 1e-9  # more than the rounding error of a product of unit vectors in float64
-LabelByNeighbors = Callable[
-    [Array, Array], Array
-]  # returns the labels (m,) of samples (m,) by their neighbours (m, count)
+# Returns the labels (m,) of samples (m,) by their neighbours, (m, count) in every tile.
+LabelByNeighbors = Callable[[Array, Sequence[Array]], Array]
 
 
 def list_bytes(n: int, d: int) -> int:
@@ -229,29 +228,41 @@ def require_index_package(kind: str) -> None:
 
 
 def index_bytes(kind: str, n: int, d: int) -> int:
-    """Estimate how much memory `build_index` needs at its peak."""
+    """Estimate how much memory the index of one tile needs at its peak."""
     return (graph_bytes if kind == "hnsw" else list_bytes)(n, d)
 
 
-def build_index(
-    kind: str, X: Array, count: int, labelled: LabelByNeighbors, progress: Progress = silent
-) -> Arrays:
-    """Return the arrays of an index over the columns of X that will be searched for `count` neighbours."""
+def build_indexes(
+    kind: str, tiles: Sequence[Array], count: int, labelled: LabelByNeighbors, progress: Progress = silent
+) -> list[Arrays]:
+    """Return the arrays of an index over the columns of every tile, to be searched for `count` neighbours.
+
+    All are searched equally far: as far as whole queries need to get the labels of the exact search.
+    """
     require_index_package(kind)
-    n = X.shape[1]
-    progress("indexing", 0, n)
-    made = (build_graph if kind == "hnsw" else build_lists)(X.T, progress)
-    progress("indexing", n, n)
-    trial = _Trial.of(kind, X, made, count, labelled, progress)
-    chosen = search_width = min(_LEAST_EFFORT[kind], trial.index.search.size)
+    made = []
+    for number, X in enumerate(tiles):
+        n = X.shape[1]
+
+        def of_all(step: str, done: int, total: int, before: int = number * n) -> None:
+            progress(step, before + done, len(tiles) * total)
+
+        of_all("indexing", 0, n)
+        made.append((build_graph if kind == "hnsw" else build_lists)(X.T, of_all))
+        of_all("indexing", n, n)
+    trial = _Trial.of(kind, tiles, made, count, labelled, progress)
+    chosen = search_width = min(_LEAST_EFFORT[kind], trial.most)
     best = trial.measure(search_width)
     # If twice the search width finds hardly more, a wider search only takes time.
-    while best.missing and search_width < min(trial.index.search.size, 2 * chosen):
-        search_width = min(trial.index.search.size, 2 * chosen, math.ceil(_MORE_EFFORT * search_width))
+    while best.missing and search_width < min(trial.most, 2 * chosen):
+        search_width = min(trial.most, 2 * chosen, math.ceil(_MORE_EFFORT * search_width))
         found = trial.measure(search_width)
         if found.missing <= (1 - _LEAST_GAIN) * best.missing:
             chosen, best = search_width, found
-    return made | _to_arrays(chosen, best)
+    return [
+        of_tile | _to_arrays(min(chosen, index.search.size), best)
+        for of_tile, index in zip(made, trial.indexes, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -287,58 +298,88 @@ def index_measurement(arrays: Arrays) -> Measured:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Held-out samples used as queries to measure the index: excluded from the results and the search
+    """Held-out samples used as queries to measure the indexes: excluded from the results and the search
     path.
     """
 
-    index: Index
-    X: Array
+    indexes: list[Index]  # one for every tile
+    tiles: Sequence[Array]
     probes: Array  # (m,)
     labelled: LabelByNeighbors
+    count: int  # neighbours of each probe
     more: int  # samples to search for beyond `count`, because some may be probes
-    exact: Array  # (m, count): the exact neighbours of the probes
-    labels: Array  # (m,): the labels by these neighbours
+    farthest: Array  # (tiles, m): the product with the last of the exact neighbours
+    labels: Array  # (m,): the labels by the exact neighbours
 
     @classmethod
     def of(
-        cls, kind: str, X: Array, made: Arrays, count: int, labelled: LabelByNeighbors, progress: Progress
+        cls,
+        kind: str,
+        tiles: Sequence[Array],
+        made: Sequence[Arrays],
+        count: int,
+        labelled: LabelByNeighbors,
+        progress: Progress,
     ) -> _Trial:
-        n = X.shape[1]
-        suitable = hideable(made) if kind == "hnsw" else np.arange(n)
+        n = tiles[0].shape[1]
+        hidden = [hideable(of_tile) if kind == "hnsw" else np.arange(0) for of_tile in made]
+        # As many tiles of a probe as possible are hidden from the search.
+        times = np.bincount(np.concatenate(hidden), minlength=n)
+        suitable = np.flatnonzero(times == times.max()) if kind == "ivf" or times.any() else np.arange(0)
         m = min(_MAX_PROBES, max(1, n // _HOLD_OUT_EVERY), len(suitable))
         probes = suitable[np.linspace(0, len(suitable) - 1, m).astype(np.int64)]
-        shown = graph_without(made, probes) if kind == "hnsw" else made
-        index = Index(kind, X, shown | _to_arrays(1, Measured(0.0, 0.0)))
+        probes = probes[
+            np.any([X[:, probes].any(axis=0) for X in tiles], axis=0)
+        ]  # others are like any class
+        m = len(probes)
+        indexes = []
+        for X, of_tile, those in zip(tiles, made, hidden, strict=True):
+            shown = graph_without(of_tile, np.intersect1d(those, probes)) if kind == "hnsw" else of_tile
+            indexes.append(Index(kind, X, shown | _to_arrays(1, Measured(0.0, 0.0))))
+        are_hidden = bool(times.max() == len(tiles))
         more = count // 4 + 8
-        found: list[Array] = []
-        for those in _batches(probes):
-            progress("measuring the index", _PROBED_AT_ONCE * len(found), m)
-            found.append(_drop_probes(find_nearest(X, X[:, those], count + more), probes, count))
+        farthest, labels = np.empty((len(tiles), m)), np.empty(m, np.int64)
+        for batch in _batches(m):
+            progress("measuring the index", batch.start, m)
+            exact = []
+            for number, X in enumerate(tiles):
+                Y = X[:, probes[batch]]
+                exact.append(_drop_probes(find_nearest(X, Y, count + more), probes, count))
+                farthest[number, batch] = _products(X.T, Y.T, exact[-1]).min(axis=1)
+            labels[batch] = labelled(probes[batch], exact)
         progress("measuring the index", m, m)
-        exact = np.concatenate([np.empty((0, min(n, count)), np.int64), *found])
-        return cls(index, X, probes, labelled, 0 if kind == "hnsw" else more, exact, labelled(probes, exact))
+        return cls(indexes, tiles, probes, labelled, count, 0 if are_hidden else more, farthest, labels)
+
+    @property
+    def most(self) -> int:
+        """The largest search width that makes sense in any tile."""
+        return max(index.search.size for index in self.indexes)
 
     def measure(self, search_width: int) -> Measured:
-        """Return what the index finds with this search width. Copies of a sample count as the sample
+        """Return what the indexes find with this search width. Copies of a sample count as the sample
         itself.
+
+        A blank tile has no neighbours, and contributes to no label.
         """
-        if not len(self.probes):
-            return Measured(1.0, 1.0)
-        count = self.exact.shape[1]
-        found, hits = [], 0
-        for those, exact in zip(_batches(self.probes), _batches(self.exact), strict=True):
-            Y = self.X[:, those]
-            found.append(
-                _drop_probes(self.index.find_nearest(Y, count + self.more, search_width), self.probes, count)
-            )
-            limits = _products(self.X.T, Y.T, exact).min(axis=1, keepdims=True)
-            hits += int(np.count_nonzero(_products(self.X.T, Y.T, found[-1]) >= limits - _ROUNDING))
-        labels = self.labelled(self.probes, np.concatenate(found))
-        return Measured(hits / self.exact.size, float(np.mean(labels == self.labels)))
+        hits = total = agreed = 0
+        for batch in _batches(len(self.probes)):
+            those, found = self.probes[batch], []
+            for X, index, farthest in zip(self.tiles, self.indexes, self.farthest, strict=True):
+                Y = X[:, those]
+                width = min(search_width, index.search.size)
+                places = index.find_nearest(Y, self.count + self.more, width)
+                found.append(_drop_probes(places, self.probes, self.count))
+                is_hit = _products(X.T, Y.T, found[-1]) >= farthest[batch, np.newaxis] - _ROUNDING
+                is_hit = is_hit[Y.any(axis=0)]
+                hits, total = hits + int(np.count_nonzero(is_hit)), total + is_hit.size
+            agreed += int(np.count_nonzero(self.labelled(those, found) == self.labels[batch]))
+        return Measured(
+            hits / total if total else 1.0, agreed / len(self.probes) if len(self.probes) else 1.0
+        )
 
 
-def _batches(array: Array) -> Iterator[Array]:
-    return (array[start : start + _PROBED_AT_ONCE] for start in range(0, len(array), _PROBED_AT_ONCE))
+def _batches(m: int) -> Iterator[slice]:
+    return (slice(start, min(m, start + _PROBED_AT_ONCE)) for start in range(0, m, _PROBED_AT_ONCE))
 
 
 def _drop_probes(found: Array, probes: Array, count: int) -> Array:

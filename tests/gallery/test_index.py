@@ -20,6 +20,7 @@ from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.base import fit_method, make_indexes, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
+from crnr_cli.solvers import indexes
 from crnr_cli.solvers.indexes import Measured
 from helpers.runner import Runner, read_rows
 
@@ -27,11 +28,13 @@ each_kind = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
 LOCAL = ["crnr", "nrc", "crc", "src"]
 
 
-def rows(count: int, seed: int, classes: int = 20, d: int = 16) -> tuple[np.ndarray, np.ndarray]:
+def rows(
+    count: int, seed: int, classes: int = 20, d: int = 16, spread: float = 0.5
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % classes
     centers = np.random.default_rng(7).normal(size=(classes, d))
-    return (centers[labels] + 0.5 * rng.normal(size=(count, d))).astype(np.float32), labels
+    return (centers[labels] + spread * rng.normal(size=(count, d))).astype(np.float32), labels
 
 
 @pytest.fixture
@@ -175,6 +178,67 @@ def test_every_part_has_an_index(kind: str) -> None:
     assert worst_index_measurement(state) == Measured(
         *np.minimum(state["index_measured.0"], state["index_measured.1"])
     )
+
+
+def tiles_with_blanks(n: int, seed: int, spread: float = 0.5) -> tuple[Samples, np.ndarray]:
+    """Return samples and queries of three tiles, two of which are blank in most of some classes."""
+    rng = np.random.default_rng(seed)
+    features, of_class = rows(n, seed, classes=10, spread=spread)
+    for a, b, share in ((0, 5, 0), (5, 10, 0.9), (10, 16, 0.8)):
+        features[:, a:b] /= np.linalg.norm(features[:, a:b], axis=1, keepdims=True)
+        features[(rng.random(n) < share) & (of_class > 4), a:b] = 0
+    order = np.argsort(of_class[: n // 2], kind="stable")
+    samples = Samples.of(features[order], of_class[order], np.array([0, 5, 10, 16]))
+    return samples, features[n // 2 :]
+
+
+@each_kind
+@pytest.mark.parametrize("name", LOCAL)
+def test_an_index_that_finds_all_neighbours_gives_all_labels(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blank tile has no neighbours that could be missed, and no label."""
+    samples, queries = tiles_with_blanks(1200, 0)
+    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 10**6)
+    method = make_method(name, {"neighbors": 20, "index": kind})
+    state = make_indexes(method, samples)
+    assert worst_index_measurement(state) == Measured(1.0, 1.0)
+    exact, found = (to_dense(residuals(method, samples, given, queries)) for given in ({}, state))
+    np.testing.assert_allclose(found, exact, rtol=1e-4)
+
+
+@each_kind
+@pytest.mark.parametrize("name", LOCAL)
+def test_blank_tiles_do_not_make_the_index_look_worse(kind: str, name: str) -> None:
+    """They are equally near to all samples, of which a search finds any; so it would be widened in vain."""
+    samples, queries = tiles_with_blanks(8000, 2, spread=0.1)
+    method = make_method(name, {"neighbors": 20, "index": kind})
+    state = make_indexes(method, samples)
+    exact, found = (residuals(method, samples, given, queries).argmin(axis=1) for given in ({}, state))
+    assert np.mean(exact == found) >= 0.995
+    measured = worst_index_measurement(state)
+    assert measured is not None
+    assert measured.agreement >= 0.995
+    assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [
+        indexes._LEAST_EFFORT[kind]
+    ]
+
+
+@each_kind
+def test_the_agreement_is_the_share_of_whole_queries(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As other queries find it, of which the index of one list, or of a short walk, misses neighbours."""
+    samples, queries = tiles_with_blanks(8000, 1)
+    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 1)
+    monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
+    monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
+    method = make_method("crnr", {"neighbors": 20, "index": kind})
+    state = make_indexes(method, samples)
+    assert [state[f"index_effort.{number}"].item() for number in range(3)] == [1, 1, 1]
+    exact, found = (residuals(method, samples, given, queries).argmin(axis=1) for given in ({}, state))
+    measured = worst_index_measurement(state)
+    assert measured is not None
+    assert measured.agreement < 1
+    assert measured.agreement == pytest.approx(np.mean(exact == found), abs=0.08)
 
 
 @each_kind

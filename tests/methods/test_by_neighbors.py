@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -360,43 +361,72 @@ def test_memory_is_asked_for_before_an_index_is_made(index: str, monkeypatch: py
         r"[\d.]+ kB of memory, but 10\.0 bytes are free; use --index exact, --pca or fewer "
     )
     with pytest.raises(DataError, match=words):
-        make_method("crnr", {"neighbors": 5, "index": index}).make_index(samples)
+        make_method("crnr", {"neighbors": 5, "index": index}).make_indexes(samples)
+
+
+def naive_residuals(name: str, vectors: np.ndarray, classes: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """Return the residuals of 7 classes by a gallery of these vectors alone."""
+    if not query.any():
+        return np.zeros(7)
+    order = np.argsort(classes, kind="stable")
+    present, of_class = np.unique(classes[order], return_inverse=True)
+    few = Samples.of(vectors[order], of_class)
+    found = np.ones(7)
+    if name == "crc":
+        c = np.linalg.solve(vectors @ vectors.T + 1e-3 * np.eye(len(vectors)), vectors @ query)
+        found[:] = residuals(name, few, query[np.newaxis]).min() + 1 / (0.03 * np.linalg.norm(c))
+    found[present] = residuals(name, few, query[np.newaxis])[0]
+    return found
 
 
 @each_method
+@pytest.mark.parametrize("edges", [[0, 12], [0, 5, 12], [0, 3, 7, 12]], ids=str)
+@pytest.mark.parametrize("batch", [1, 100])
 def test_an_index_is_judged_by_the_labels_that_its_neighbours_give(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, edges: list[int], batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The labels are those of a gallery of these neighbours alone, even if they are far away."""
-    samples, _ = problem()
-    rng = np.random.default_rng(1)
-    probes = np.array([3, 17, 42, 59])
-    places = np.array([np.sort(rng.choice(np.setdiff1d(np.arange(60), [i]), 9, False)) for i in probes])
+    """Of whole queries: by galleries of these neighbours alone, for every tile, even if they are far away."""
+    vectors, class_index = problem()[0].vectors.copy(), problem()[0].class_index
+    rng, tiles = np.random.default_rng(1), len(edges) - 1
+    for start, stop in pairwise(edges):
+        vectors[:, start:stop] /= np.linalg.norm(vectors[:, start:stop], axis=1, keepdims=True)
+    probes = rng.permutation(60)[:30]
+    if tiles > 1:
+        vectors[probes[:10], edges[1] : edges[2]] = 0  # blank, so their neighbours do not matter
+    samples = Samples.of(vectors, class_index, None if tiles == 1 else np.array(edges))
+    places = [
+        np.array([rng.choice(np.setdiff1d(np.arange(60), probe), 9, False) for probe in probes])
+        for _ in range(tiles)
+    ]
     found: list[np.ndarray] = []
 
-    def build_index(
-        kind: str, X: np.ndarray, count: int, label: indexes.LabelByNeighbors, progress: Progress
-    ) -> indexes.Arrays:
-        assert (kind, count) == ("ivf", 9)
+    def build_indexes(
+        kind: str, X: list[np.ndarray], count: int, label: indexes.LabelByNeighbors, progress: Progress
+    ) -> list[indexes.Arrays]:
+        assert (kind, count, len(X)) == ("ivf", 9, tiles)
         found.append(label(probes, places))
-        return {"made": np.array(1)}
+        return [{"made": np.array(number)} for number in range(tiles)]
 
-    monkeypatch.setattr(indexes, "build_index", build_index)
-    state = make_method(name, {"neighbors": 9, "index": "ivf"}).make_index(samples)
-    assert state == {"index_made": np.array(1)}
+    monkeypatch.setattr(indexes, "build_indexes", build_indexes)
+    monkeypatch.setattr(Neighbors, "batch_size", lambda self, samples: batch)
+    state = base.make_indexes(make_method(name, {"neighbors": 9, "index": "ivf"}), samples)
+    names = ["index_made"] if tiles == 1 else [f"index_made.{number}" for number in range(tiles)]
+    assert state == {key: np.array(number) for number, key in enumerate(names)}
     expected = []
-    for probe, near in zip(probes, places, strict=True):
-        classes, of_class = np.unique(samples.class_index[near], return_inverse=True)
-        few = Samples.of(samples.vectors[near], of_class)
-        expected.append(classes[residuals(name, few, samples.vectors[[probe]])[0].argmin()])
-    assert len(set(expected)) > 1
+    for i, probe in enumerate(probes):
+        rows = [
+            naive_residuals(name, vectors[near[i], a:b], class_index[near[i]], vectors[probe, a:b])
+            for near, (a, b) in zip(places, pairwise(edges), strict=True)
+        ]
+        expected.append(int(np.sum(rows, axis=0).argmin()))
+    assert len(set(expected)) > 3
     np.testing.assert_array_equal(found, [expected])
 
 
 def test_an_exact_search_takes_no_index_even_if_there_is_one() -> None:
     samples, queries = problem()
     method = make_method("crnr", {"neighbors": 9})
-    assert method.make_index(samples) == {}
+    assert method.make_indexes(samples) == [{}]
     found = method.residuals(samples, {"index_effort": np.array([1])}, queries)
     np.testing.assert_array_equal(to_dense(found), to_dense(method.residuals(samples, {}, queries)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import faiss
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 
 from crnr_cli import errors
 from crnr_cli.errors import CrnrError
+from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
-from crnr_cli.solvers.indexes import Index, index_measurement
-from crnr_cli.solvers.indexes import build_index as made_with
+from crnr_cli.solvers.indexes import Index, build_indexes, index_measurement
 from crnr_cli.system import cores
 
 KINDS = ["hnsw", "ivf"]
@@ -41,8 +42,16 @@ def flat(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-def label_of_nearest(asked: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return places[:, 0] // 30
+def label_of_nearest(asked: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
+    return places[0][:, 0] // 30
+
+
+def made_with(
+    kind: str, X: np.ndarray, count: int, labelled: indexes.LabelByNeighbors, progress: Progress = silent
+) -> indexes.Arrays:
+    """Return the index of vectors that are not divided into tiles."""
+    (made,) = build_indexes(kind, [X], count, labelled, progress)
+    return made
 
 
 made_index = partial(made_with, labelled=label_of_nearest)
@@ -175,7 +184,7 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(indexes._Trial, "measure", noted)
 
-    def never_the_same(asked: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def never_the_same(asked: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
         turns.append(len(asked))
         return np.full(len(asked), len(turns))
 
