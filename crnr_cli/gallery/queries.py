@@ -240,9 +240,9 @@ def with_calibration(
 
     A calibration by the residuals of an earlier crnr is replaced, whatever the options.
     """
-    if gallery.has_outdated_calibration:
-        return compute()
     stored = gallery.calibration
+    if stored is not None and stored.is_outdated(gallery.method):
+        return compute()
     if options.min_probability is not None or options.sets is not None:
         is_ready = stored is not None and stored.certainty is not None
         return gallery if is_ready else compute()

@@ -132,7 +132,7 @@ def test_as_many_may_fail_as_in_memory(here: Path, rate: float) -> None:
             work(reading)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
-    assert f"stopped: {int(rate * 90) + 1} of 90 samples" in messages[0]
+    assert f"stopped: {int(rate * 90) + 1} of 90 examples" in messages[0]
 
 
 def test_failed_samples_are_listed_in_linear_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
