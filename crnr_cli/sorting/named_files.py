@@ -50,6 +50,7 @@ class NamedFiles:
                 source = self._forms.find(source)
                 status = os.lstat(source)
             if stat.S_ISLNK(status.st_mode) and self._follow_links:
+                os.stat(source)  # noqa: PTH116 - a dangling link is a missing file, wherever it leads
                 source = os.path.realpath(source)
                 self.check_folder(os.path.dirname(source), path)  # noqa: PTH120
                 status = os.lstat(source)
