@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.names import ON_WINDOWS, to_listed_form, with_slashes
+from crnr_cli.system.names import ON_WINDOWS, ListedForms, with_slashes
 
 GONE = "there is no such file"
 
@@ -33,6 +33,7 @@ class NamedFiles:
         self._roots = [os.path.normcase(os.path.join(os.path.realpath(root), "")) for root in roots]  # noqa: PTH118
         self._by, self._follow_links = by, follow_links
         self._folders: dict[str, str] = {}
+        self._forms = ListedForms()
 
     def find(self, path: str) -> NamedFile:
         above, slash, name = with_slashes(path).rpartition("/")
@@ -40,15 +41,16 @@ class NamedFiles:
             return NamedFile(reason="is not the name of a file")
         folder = self._folders.get(above)
         if folder is None:
-            folder = self._folders[above] = self.check_folder(to_listed_form(above) + slash, path)
+            folder = self._folders[above] = self.check_folder(self._forms.find(above) + slash, path)
         source = folder + name
         try:
             try:
                 status = os.lstat(source)
             except FileNotFoundError:
-                source = to_listed_form(source)
+                source = self._forms.find(source)
                 status = os.lstat(source)
             if stat.S_ISLNK(status.st_mode) and self._follow_links:
+                os.stat(source)  # noqa: PTH116 - a dangling link is a missing file, wherever it leads
                 source = os.path.realpath(source)
                 self.check_folder(os.path.dirname(source), path)  # noqa: PTH120
                 status = os.lstat(source)

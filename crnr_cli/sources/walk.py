@@ -15,7 +15,7 @@ from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ImageFile, ListingBlock
 from crnr_cli.sources.images import Images, NamedFolder
 from crnr_cli.system.files import PARTIAL_ENDINGS
-from crnr_cli.system.names import to_listed_form, with_slashes
+from crnr_cli.system.names import ListedForms, with_slashes
 
 # Files of operating systems and tools, which are never samples or classes.
 _SYSTEM_FILES = {
@@ -44,10 +44,10 @@ Lister = Callable[[str, Iterable[Sequence[Folder]]], Iterator[FolderListing]]
 
 def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None = None) -> Images:
     """Return all named files, and all files in named folders; the `lister` lists subfolders."""
-    listing, named = _Listing(), []
+    listing, named, forms = _Listing(), [], ListedForms()
     for name in names:
         if name == "-":
-            listing.files += map(_describe_named_file, _stdin_list(nul_separated))
+            listing.files += [_describe_named_file(path, forms) for path in _stdin_list(nul_separated)]
         elif _is_folder(Path(name)):
             walk = _Walk(name, listing)
             if lister:
@@ -56,18 +56,19 @@ def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None
                 walk.list_here()
             named.append(walk.named)
         else:
-            listing.files.append(_describe_named_file(name))
+            listing.files.append(_describe_named_file(name, forms))
     return Images(listing.all_files(), listing.ignored, listing.empty, named)
 
 
 def list_named_images(paths: Sequence[str]) -> Images:
     """Return these files, whatever their names; a folder among them is not listed."""
-    return Images([_describe_named_file(path) for path in paths])
+    forms = ListedForms()
+    return Images([_describe_named_file(path, forms) for path in paths])
 
 
-def _describe_named_file(path: str) -> ImageFile:
+def _describe_named_file(path: str, forms: ListedForms) -> ImageFile:
     """Return a file that was named directly: all folders above it may be its class, the nearest first."""
-    path = to_listed_form(path)
+    path = forms.find(path)
     return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
 

@@ -104,18 +104,45 @@ def with_slashes(path: str) -> str:
 
 def to_listed_form(path: str) -> str:
     """Return the path in the Unicode form that its folders list, if the file exists only in this form."""
-    if path.isascii() or os.path.lexists(path):
-        return path
-    above, name = os.path.split(path)
-    if not name:
-        return path
-    above = to_listed_form(above)
-    try:
-        listed = os.listdir(above or ".")  # noqa: PTH208, which are strings
-    except (OSError, ValueError):
-        return path
-    same = [other for other in listed if to_nfc(other) == to_nfc(name)]
-    return os.path.join(above, same[0]) if len(same) == 1 else path  # noqa: PTH118
+    return ListedForms().find(path)
+
+
+class ListedForms:
+    """Finds many paths in the Unicode form that their folders list; each folder is listed at most once."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, str] = {}
+        self._names: dict[str, dict[str, str | None]] = {}
+
+    def find(self, path: str) -> str:
+        """Return the path in the listed form, if the file exists only in this form; else the path itself."""
+        if path.isascii() or os.path.lexists(path):
+            return path
+        above, name = os.path.split(path)
+        if not name:
+            return path
+        folder = self._folders.get(above)
+        if folder is None:
+            folder = self._folders[above] = self.find(above)
+        same = os.path.join(folder, name)  # noqa: PTH118
+        if folder != above and os.path.lexists(same):
+            return same
+        listed = self._names_in(folder).get(to_nfc(name))
+        return path if listed is None else os.path.join(folder, listed)  # noqa: PTH118
+
+    def _names_in(self, folder: str) -> dict[str, str | None]:
+        """Return the listed names by one form of each; None if two names have the same form."""
+        if folder not in self._names:
+            names: dict[str, str | None] = {}
+            try:
+                listed = os.listdir(folder or ".")  # noqa: PTH208, which are strings
+            except (OSError, ValueError):
+                listed = []
+            for name in listed:
+                key = to_nfc(name)
+                names[key] = None if key in names else name
+            self._names[folder] = names
+        return self._names[folder]
 
 
 def stat_or_none(path: str | Path, *, follow_links: bool = True) -> os.stat_result | None:

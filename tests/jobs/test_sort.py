@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import chdir, suppress
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.jobs.sort import SortOptions, SortReport, sort, unsort
 from crnr_cli.results.table import _field
-from crnr_cli.sorting import placing
+from crnr_cli.sorting import named_files, placing
 from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT
 from crnr_cli.sorting.plan import HOWS
 from crnr_cli.system import folders
@@ -254,6 +255,23 @@ def test_a_move_that_was_killed_between_copying_and_removing_is_finished() -> No
     assert Path("q/b/1.png").read_text() == "something else"
 
 
+@each_how
+def test_a_run_that_was_killed_at_its_end_is_finished_by_the_next(how: str) -> None:
+    """There is nothing left to do, but later runs must not continue its list."""
+    write_csv(FEW)
+    run(how)
+    complete = LIST.read_bytes()
+    LIST.write_bytes(b"".join(complete.splitlines(keepends=True)[:-1]))
+    report = run(how)
+    assert ({row.result for row in report.rows}, report.list) == ({ALREADY_THERE}, None)
+    assert LIST.read_bytes() == complete
+    assert run(how).list is None
+    assert LIST.read_bytes() == complete
+    write_csv([("q/new.png", "", "cat")])
+    assert run(how).list == Path("sorted/.crnr-sort-2.jsonl")
+    assert LIST.read_bytes() == complete
+
+
 def test_sort_undo_leaves_changed_files() -> None:
     write_csv(ROWS[:3])
     run("copy")
@@ -437,6 +455,21 @@ def test_doubtful_answers_have_a_folder_of_their_own() -> None:
     ]
 
 
+def test_answers_without_a_probability_are_doubtful() -> None:
+    """As another program may write them."""
+    write_csv(ROWS[:4], [0.9, 0.9, 0.9, 0.9])
+    lines = Path("out.csv").read_text().splitlines()
+    lines[1], lines[4] = lines[1].removesuffix("0.9"), lines[4].removesuffix("0.9")
+    Path("out.csv").write_text("\n".join(lines) + "\n")
+    run(min_probability=0.5)
+    assert only_files("sorted") == {
+        "_doubtful/1.png": b"0 q/a/1.png",
+        "_doubtful/2.png": b"3 q/c/2.png",
+        "cat/1.png": b"1 q/b/1.png",
+        "cat/1 (2).png": b"2 q/c/1.png",
+    }
+
+
 def test_a_csv_without_probabilities() -> None:
     write_csv(ROWS)
     with pytest.raises(
@@ -503,6 +536,89 @@ def test_a_file_elsewhere_has_to_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
         assert not Path("sorted").exists()
     run("copy", below=[Path("../private")])
     assert Path("sorted/cat/link.png").read_text() == "secret"
+
+
+@each_how
+def test_files_below_the_folder_of_the_csv_are_allowed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not those next to this folder."""
+    write_csv([("run/q/1.png", "", "cat"), ("running/1.png", "", "cat")])
+    Path("here").mkdir()
+    monkeypatch.chdir("here")
+    Path("../run/out.csv").write_text("path,truth,label\n../run/q/1.png,,cat\n")
+    report = sort(Path("../run/out.csv"), Path("sorted"), SortOptions(how))
+    assert [(row.result, row.target) for row in report.rows] == [(how, "sorted/cat/1.png")]
+    assert Path("sorted/cat/1.png").read_bytes() == b"0 run/q/1.png"
+    Path("../run/out.csv").write_text("path,truth,label\n../running/1.png,,cat\n")
+    with pytest.raises(
+        DataError, match=r"is neither below the current folder nor below that of \.\./run/out"
+    ):
+        sort(Path("../run/out.csv"), Path("sorted"), SortOptions(how))
+
+
+@pytest.mark.parametrize("target", ["nowhere.png", "../nowhere.png", "/nowhere.png", "/no/where.png"])
+def test_a_dangling_link_is_a_missing_file_wherever_it_leads(here: Path, target: str) -> None:
+    write_csv(FEW)
+    Path("q/b/1.png").unlink()
+    Path("q/b/1.png").symlink_to(target)
+    report = run("copy")
+    assert [(row.path, row.reason) for row in report.left_out] == [("q/b/1.png", "there is no such file")]
+    assert len(only_files("sorted")) == len(FEW) - 1
+    Path("q/c/1.png").unlink()
+    Path("q/c/1.png").symlink_to("1.png")
+    assert {row.path: row.reason for row in run("copy").left_out} == {
+        "q/b/1.png": "there is no such file",
+        "q/c/1.png": os.strerror(errno.ELOOP),
+    }
+
+
+@pytest.mark.parametrize("folder_exists", [True, False])
+def test_hard_links_to_another_device_are_refused_before_any_work(
+    folder_exists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_csv(FEW)
+    if folder_exists:
+        Path("sorted").mkdir()
+    before = tree(".")
+    lstat = os.lstat
+
+    def elsewhere(path: Any, **options: Any) -> Any:
+        found = lstat(path, **options)
+        if not str(path).endswith("q/c/2.png"):  # the last of them
+            return found
+        names = ("st_mode", "st_ino", "st_size", "st_mtime_ns")
+        return SimpleNamespace(st_dev=found.st_dev + 1, **{name: getattr(found, name) for name in names})
+
+    monkeypatch.setattr(named_files.os, "lstat", elsewhere)
+    for dry_run in (True, False):
+        with pytest.raises(OutputError) as refused:
+            run("hardlink", dry_run=dry_run)
+        assert str(refused.value) == (
+            "q/c/2.png: is on another file system than sorted, and hard links cannot lead there; "
+            "use --how copy or --how link"
+        )
+        assert tree(".") == before
+        assert not list(Path().glob("sorted/*"))
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("folder", ["photos", "f\u00f6tos", "fo\u0308tos"])
+def test_missing_files_list_no_folder_each(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often for many as for few, whatever letters their folder has."""
+    Path("f\u00f6tos").mkdir()
+    Path("f\u00f6tos/there.png").touch()
+    listdir, counts = os.listdir, []
+
+    def counted(*arguments: Any) -> list[str]:
+        counts[-1] += 1
+        return listdir(*arguments)
+
+    monkeypatch.setattr(named_files.os, "listdir", counted)
+    for n_missing in (1, 40):
+        names = ["f\u00f6tos/there.png", *(f"{folder}/{i}\u00e9.png" for i in range(n_missing))]
+        Path("out.csv").write_text("path,truth,label\n" + "".join(f"{name},,cat\n" for name in names))
+        counts.append(0)
+        assert len(run(dry_run=True).left_out) == n_missing
+    assert counts[0] == counts[1]
 
 
 def test_undo_puts_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

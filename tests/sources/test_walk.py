@@ -13,7 +13,7 @@ from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.compact_listing import CompactListing
 from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.walk import Folder, FolderListing, list_some_folders
+from crnr_cli.sources.walk import Folder, FolderListing, list_images, list_named_images, list_some_folders
 from helpers.runner import Runner, powerless
 from helpers.samples import draw_image, make_images
 
@@ -186,3 +186,27 @@ def test_a_list_made_on_windows_is_read(crnr: Runner) -> None:
     assert windows.out == crnr("classify", *names, "-g", "g.h5").out
     odd = crnr("classify", "-", "-g", "g.h5", stdin=f"q/a/odd.png\r\n{names[0]}\n")
     assert odd.err == "labelled 2 of 2 queries\n"
+
+
+def test_many_missing_files_of_a_list_list_their_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "f\u00f6tos"
+    folder.mkdir()
+    (folder / "e\u0301.png").touch()
+    listdir, listed = os.listdir, []
+
+    def counted(path: str) -> list[str]:
+        listed.append(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    missing = [f"{folder}/{i}.png" for i in range(30)]
+    for images in (
+        list_named_images([*missing, f"{folder}/\u00e9.png"]),
+        list_images([*missing, f"{folder}/\u00e9.png"], nul_separated=False),
+    ):
+        *errors, last = [(file.path, file.error and file.error.status) for file in images.files]
+        assert errors == [(path, "vanished") for path in missing]
+        assert last == (f"{folder}/e\u0301.png", None)
+    assert listed == [str(folder)] * 2

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import unicodedata
+from collections import Counter
 from pathlib import Path, PureWindowsPath
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.system import names
 from crnr_cli.system.names import (
+    ListedForms,
     Spellings,
     class_key,
     normalize_path,
@@ -118,6 +121,62 @@ def test_a_name_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
         assert to_listed_form(str(tmp_path / name)) == str(tmp_path / name)
     assert to_listed_form(str(tmp_path / "no" / COMPOSED)) == str(tmp_path / "no" / COMPOSED)
     assert to_listed_form("") == ""
+
+
+def find_naively(path: str) -> str:
+    """Return the path with each name as listed, if all names have one and only one listed form."""
+    parts = Path(path).parts
+    found = Path(parts[0])
+    for name in parts[1:]:
+        same = [one.name for one in found.iterdir() if is_same(one.name, name)] if found.is_dir() else []
+        if name not in same and len(same) != 1:
+            return path
+        found /= name if name in same else same[0]
+    return str(found)
+
+
+def is_same(one: str, other: str) -> bool:
+    return unicodedata.normalize("NFD", one) == unicodedata.normalize("NFD", other)
+
+
+# Two forms of a letter, a sign whose only other form is in ASCII, and letters with one form.
+PART = st.text("\u00e9\u212aKa", min_size=1, max_size=2) | st.sampled_from(["e\u0301", "ae\u0301", "e"])
+RELATIVE = st.lists(PART, min_size=1, max_size=3).map("/".join)
+
+
+@settings(deadline=None)
+@given(st.lists(RELATIVE, max_size=6), st.lists(RELATIVE, min_size=1, max_size=8))
+def test_listed_forms_are_those_of_a_naive_search(there: list[str], wanted: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for path in there:
+            Path(folder, path).mkdir(parents=True, exist_ok=True)
+        forms = ListedForms()
+        for path in (f"{folder}/{one}" for one in wanted):
+            expected = path if path.isascii() else find_naively(path)
+            assert forms.find(path) == to_listed_form(path) == expected
+
+
+@pytest.mark.parametrize("folder", ["fotos", "f\u00f6tos", "fo\u0308tos"])
+@pytest.mark.parametrize("name", ["{}.png", "{}\u00e9.png"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_many_missing_files_list_a_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str, is_there: bool
+) -> None:
+    if is_there:
+        (tmp_path / "f\u00f6tos").mkdir()
+    listed: Counter[str] = Counter()
+    listdir = os.listdir
+
+    def counted(path: str) -> list[str]:
+        listed[path] += 1
+        return listdir(path)
+
+    monkeypatch.setattr(names.os, "listdir", counted)
+    forms = ListedForms()
+    for number in range(50):
+        path = f"{tmp_path}/{folder}/{name.format(number)}"
+        assert forms.find(path) == path
+    assert all(count == 1 for count in listed.values()), listed
 
 
 def test_invalid_windows_names_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
