@@ -328,9 +328,8 @@ class _Trial:
         suitable = np.flatnonzero(times == times.max()) if kind == "ivf" or times.any() else np.arange(0)
         m = min(_MAX_PROBES, max(1, n // _HOLD_OUT_EVERY), len(suitable))
         probes = suitable[np.linspace(0, len(suitable) - 1, m).astype(np.int64)]
-        probes = probes[
-            np.any([X[:, probes].any(axis=0) for X in tiles], axis=0)
-        ]  # others are like any class
+        # A sample that is blank in all tiles is equally like all classes.
+        probes = probes[np.any([X[:, probes].any(axis=0) for X in tiles], axis=0)]
         m = len(probes)
         indexes = []
         for X, of_tile, those in zip(tiles, made, hidden, strict=True):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -409,6 +410,13 @@ def test_an_index_is_judged_by_the_labels_that_its_neighbours_give(
 
     monkeypatch.setattr(indexes, "build_indexes", build_indexes)
     monkeypatch.setattr(Neighbors, "batch_size", lambda self, samples: batch)
+    labels, sizes = Neighbors._labels, []
+
+    def noting(self: Neighbors, parts: Sequence[Samples], those: np.ndarray, *near: Any) -> np.ndarray:
+        sizes.append(len(those))
+        return labels(self, parts, those, *near)
+
+    monkeypatch.setattr(Neighbors, "_labels", noting)
     state = base.make_indexes(make_method(name, {"neighbors": 9, "index": "ivf"}), samples)
     names = ["index_made"] if tiles == 1 else [f"index_made.{number}" for number in range(tiles)]
     assert state == {key: np.array(number) for number, key in enumerate(names)}
@@ -421,6 +429,7 @@ def test_an_index_is_judged_by_the_labels_that_its_neighbours_give(
         expected.append(int(np.sum(rows, axis=0).argmin()))
     assert len(set(expected)) > 3
     np.testing.assert_array_equal(found, [expected])
+    assert sizes == ([1] * 30 if batch == 1 else [30])  # residuals of all classes take no more memory
 
 
 def test_an_exact_search_takes_no_index_even_if_there_is_one() -> None:

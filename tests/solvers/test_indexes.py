@@ -195,6 +195,35 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
 
 
 @each_kind
+def test_blank_samples_are_not_asked_for_their_neighbours(kind: str) -> None:
+    X, _ = clusters()
+    X[np.arange(len(X)) % 3 > 0] = 0
+    asked: list[int] = []
+
+    def noting(probes: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
+        asked.extend(probes.tolist())
+        return label_of_nearest(probes, places)
+
+    made_with(kind, X.T, 10, noting)
+    assert asked
+    assert X[asked].any(axis=1).all()
+
+
+def test_blank_tiles_do_not_count_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = hard()
+    monkeypatch.setitem(indexes._LEAST_EFFORT, "ivf", 1)
+    monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
+    monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
+    alone = made_index("ivf", X.T, 10)
+    blank = np.zeros((7, len(X)), np.float32)
+    for tiles in ([X.T, blank], [X.T, blank, X.T]):
+        for arrays in build_indexes("ivf", tiles, 10, label_of_nearest):
+            np.testing.assert_array_equal(arrays["measured"], alone["measured"])
+    assert index_measurement(alone).recall < 0.5
+    assert index_measurement(made_index("ivf", blank, 10)) == indexes.Measured(1.0, 1.0)
+
+
+@each_kind
 def test_indexes_are_the_same_for_any_number_of_threads(kind: str) -> None:
     X, _, arrays = made(kind)
     for threads in (1, 3):
