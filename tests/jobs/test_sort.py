@@ -550,7 +550,7 @@ def test_files_below_the_folder_of_the_csv_are_allowed(how: str, monkeypatch: py
     assert Path("sorted/cat/1.png").read_bytes() == b"0 run/q/1.png"
     Path("../run/out.csv").write_text("path,truth,label\n../running/1.png,,cat\n")
     with pytest.raises(
-        DataError, match=r"is neither below the current folder nor below that of \.\./run/out"
+        DataError, match=r"is neither below the current folder nor below the folder of \.\./run/out"
     ):
         sort(Path("../run/out.csv"), Path("sorted"), SortOptions(how))
 

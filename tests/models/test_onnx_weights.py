@@ -245,7 +245,7 @@ def test_weights_are_checked_whatever_program_made_the_model(photos: Runner, loc
     if location == "../secret.bin":
         assert (built.exit, built.out) == (1, "")
         assert built.err.startswith(
-            "error: models/m.onnx: its weights in ../secret.bin are outside the folder of the model"
+            "error: models/m.onnx: the weights ../secret.bin are outside the model's folder"
         )
         return
     assert built.exit == 0, built.err
