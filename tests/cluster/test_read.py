@@ -155,7 +155,7 @@ def test_a_stopped_extraction_goes_on_with_and_without_a_cluster(
             extract(["gallery"], Path("f.h5"), options, stop, workers.pop(first))
         (other,) = workers.values()
         report = extract(["gallery"], Path("f.h5"), options, workers=other)
-    assert any("continuing after 6 of 17 queries" in note.text for note in report.notes)
+    assert any("continuing after 6 of 17 rows" in note.text for note in report.notes)
     assert same("f.h5", "whole.h5")
 
 

@@ -274,7 +274,7 @@ def test_every_call_of_sort_and_of_its_undoing_may_fail(
             assert all(content in left for content in old.values()), where  # nothing is lost
             again = server.run(folder, command)
             if command is undo and again.exit == 1:
-                assert "there is no such list" in again.err, f"{where}, then {again}"
+                assert "no such undo file" in again.err, f"{where}, then {again}"
             else:
                 assert (again.exit, again.err) == (0, ""), f"{where}, then {again}"
             assert below(folder) == after, where
