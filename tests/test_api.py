@@ -96,6 +96,7 @@ def as_record(answer: Answer, keys: list[str]) -> dict[str, Any]:
     return json.loads(json.dumps({key: plain[key] for key in keys}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "keywords"), CASES, ids=str)
 def test_the_same_answers_as_the_json_of_the_command(
     crnr: Runner, name: str, keywords: dict[str, Any]

@@ -125,6 +125,7 @@ def test_probabilities_only_by_calibration(digits: Any) -> None:
     np.testing.assert_allclose(calibrated.predict_proba(queries).sum(axis=1), 1)
 
 
+@pytest.mark.slow
 @each
 def test_a_notebook_and_the_command_line_share_a_gallery(
     estimator: type[GalleryClassifier], digits: Any, crnr: Runner, tmp_path: Path

@@ -102,6 +102,7 @@ def without_times(text: str) -> object:
     return {name: value for name, value in json.loads(text).items() if name != "seconds"}
 
 
+@pytest.mark.slow
 def test_tune_takes_both_names_and_no_value_for_tiles(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
 

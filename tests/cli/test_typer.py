@@ -54,6 +54,7 @@ def test_the_other_typer_lacks_the_private_module(crnr: Runner, other_typer: dic
     assert done == Outcome(0, f"{file} None\n", "")
 
 
+@pytest.mark.slow
 def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: dict[str, str]) -> None:
     built = run(crnr, other_typer, "build gallery --method nn")
     assert (built.exit, built.out) == (0, "")

@@ -207,6 +207,7 @@ def test_an_index_that_finds_all_neighbours_gives_all_labels(
     np.testing.assert_allclose(found, exact, rtol=1e-4)
 
 
+@pytest.mark.slow
 @each_kind
 @pytest.mark.parametrize("name", LOCAL)
 def test_blank_tiles_do_not_make_the_index_look_worse(kind: str, name: str) -> None:

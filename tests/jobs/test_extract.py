@@ -40,6 +40,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 def test_gallery_of_extracted_values_equals_the_gallery_of_images(photos: Runner, extractor: str) -> None:
     """To the byte: the vectors, the recipe, the names, the hashes and the stamps."""
@@ -68,6 +69,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 def test_extracted_queries_get_the_answers_of_the_images(photos: Runner, extractor: str) -> None:
     options = EXTRACTORS[extractor]

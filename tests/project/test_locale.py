@@ -120,6 +120,7 @@ def test_output_is_utf_8_in_any_locale(crnr: Runner) -> None:
     check_each(SETTINGS, check)
 
 
+@pytest.mark.slow
 def test_no_file_is_opened_with_the_encoding_of_the_system(crnr: Runner) -> None:
     """Python warns of one, which is an error here; each command is a process, and starts others."""
     make_images(crnr.here / "gallery")

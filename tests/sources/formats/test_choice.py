@@ -171,6 +171,7 @@ def test_nothing_that_could_be_features(tmp_path: Path, suffix: str) -> None:
         opened(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     values=numpy_arrays(
