@@ -99,9 +99,9 @@ def audit(
         on_notes=early,
         **error_handling.to_fields(),
     )
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
     from crnr_cli.jobs.audit import audit as run
+    from crnr_cli.system.extras import require_packages
 
     if html:
         require_packages("report", "--html", "jinja2")

@@ -151,10 +151,10 @@ def evaluate(
 
     Prints accuracy, precision, recall, F1 and the confusion matrix.
     """
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.evaluate import Truth
     from crnr_cli.jobs.evaluate import evaluate as run
+    from crnr_cli.system.extras import require_packages
 
     if html:
         require_packages("report", "--html", "jinja2")

@@ -116,9 +116,9 @@ def tune(
     reading = reading_of(
         input, vectors, network, command="tune", on_notes=early, **error_handling.to_fields()
     )
-    from crnr_cli.errors import require_packages
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
+    from crnr_cli.system.extras import require_packages
 
     tune_options = TuneOptions(
         reading=reading,

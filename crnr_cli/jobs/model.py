@@ -15,15 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import NetworkOptions
-from crnr_cli.errors import (
-    CrnrError,
-    DataError,
-    OutputError,
-    SampleError,
-    UsageError,
-    describe_missing,
-    require_packages,
-)
+from crnr_cli.errors import CrnrError, DataError, OutputError, SampleError, UsageError
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.models.catalog import (
     MODELS,
@@ -40,6 +32,7 @@ from crnr_cli.models.torch_weights import read_weights
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
 from crnr_cli.sources.base import InputOptions
+from crnr_cli.system.extras import describe_missing, require_packages
 from crnr_cli.system.files import replacing, sha256_of
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import DeclaredOutput, planned

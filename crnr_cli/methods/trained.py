@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import CrnrError, DataError, why_missing
+from crnr_cli.errors import CrnrError, DataError
 from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.system.extras import why_missing
 
 _SMALLEST_C = 1e-12
 

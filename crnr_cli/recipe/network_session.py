@@ -12,12 +12,13 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
-from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
 from crnr_cli.models.catalog import find_local_copy, find_model, is_file
 from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_format, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
 from crnr_cli.system.cores import run_side_by_side
+from crnr_cli.system.extras import require_packages
 from crnr_cli.wording import format_count
 
 _TYPES = {

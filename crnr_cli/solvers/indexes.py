@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import require_packages
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.graph import Graph, build_graph, graph_bytes, graph_without, hideable
 from crnr_cli.solvers.neighbors import find_nearest
+from crnr_cli.system.extras import require_packages
 
 _PER_ROOT = 4  # lists per root of the number of samples
 _PER_CENTER = 40  # samples per centre in k-means

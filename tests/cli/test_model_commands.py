@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from crnr_cli.errors import describe_missing
 from crnr_cli.jobs import model
 from crnr_cli.models.catalog import MODELS
+from crnr_cli.system.extras import describe_missing
 from helpers.lite import HEAD, SIZE, TINY, WEIGHTS, add_tiny_model
 from helpers.onnx_models import flat_model, make_external, projection_model, save_model
 from helpers.runner import Outcome, Runner, powerless, read_rows

@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli import errors
 from crnr_cli.arrays import to_dense
 from crnr_cli.estimators import CRNRClassifier
 from crnr_cli.gallery import fit
@@ -22,6 +21,7 @@ from crnr_cli.methods.base import fit_method, make_indexes, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.indexes import Measured
+from crnr_cli.system import extras
 from helpers.runner import Runner, read_rows
 
 each_kind = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -270,13 +270,13 @@ def test_an_index_without_neighbours_is_refused(tables: Runner) -> None:
 
 def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     path = built(tables, "hnsw")
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 5, "--index", "ivf")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {errors.describe_missing('faiss', '--index ivf', 'faiss')}\n"
+    assert result.err == f"error: {extras.describe_missing('faiss', '--index ivf', 'faiss')}\n"
     result = tables("classify", "queries.npz", "-g", path)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {errors.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
+    assert result.err == f"error: {extras.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
 
 
 def test_index_notes_report_labels_that_differ_from_the_exact_search() -> None:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError, describe_missing
+from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.jobs import model as job
 from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.system.extras import describe_missing
 from helpers.lite import SIZE, TINY, WEIGHTS, add_tiny_model, tiny_state, tiny_weights
 from helpers.patches import remove_extras
 from helpers.runner import Runner, ended, powerless

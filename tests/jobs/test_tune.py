@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
 from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.system.extras import describe_missing
 from helpers.patches import remove_extras, set_free_bytes
 from helpers.runner import Runner
 from helpers.samples import make_images

@@ -13,13 +13,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from crnr_cli.arrays import Array, to_dense
-from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError, describe_missing
+from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError
 from crnr_cli.jobs.tune import NEIGHBORS
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
 from crnr_cli.methods.base import residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
+from crnr_cli.system.extras import describe_missing
 from helpers.method_checks import SIZES, problem
 
 # As the help of build gives them.

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli import errors
 from crnr_cli.errors import CrnrError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
 from crnr_cli.solvers.indexes import Index, build_indexes, index_measurement
-from crnr_cli.system import cores
+from crnr_cli.system import cores, extras
 
 KINDS = ["hnsw", "ivf"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -376,7 +375,7 @@ DAMAGE = [
 def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y, arrays = made("hnsw")
     _, _, lists = made("ivf")
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
     with pytest.raises(CrnrError, match=r"^--index hnsw needs faiss; install with: "):
         Index("hnsw", X.T, arrays)
     with pytest.raises(CrnrError, match="needs faiss"):
