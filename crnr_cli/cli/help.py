@@ -145,10 +145,10 @@ PANELS = {
             ),
         ),
         "remove": Screen(
-            "gallery class sample marked-in",
+            "gallery class example marked-in",
             (
                 "crnr remove gallery.h5 --class spam",
-                "crnr remove gallery.h5 --sample 'gallery/ham/*.png' --dry-run",
+                "crnr remove gallery.h5 --example 'gallery/ham/*.png' --dry-run",
                 "crnr remove gallery.h5 --marked-in audit.csv",
             ),
         ),

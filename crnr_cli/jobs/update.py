@@ -280,7 +280,7 @@ def _note_duplicates(kept: SampleTable, added: SampleTable) -> list[Note]:
         f"{len(again)} of {format_count(len(added), 'added example')} {is_or_are(len(again))} now in "
         "the gallery twice: "
         f"{added.names[first]} is the same as "
-        f"{names[contents[first]]}; `crnr remove --sample` removes one"
+        f"{names[contents[first]]}; `crnr remove --example` removes one"
     )
     return [Note("twice", text)]
 

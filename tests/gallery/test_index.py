@@ -199,7 +199,7 @@ def test_an_index_that_finds_all_neighbours_gives_all_labels(
 ) -> None:
     """A blank tile has no neighbours that could be missed, and no label."""
     samples, queries = tiles_with_blanks(1200, 0)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 10**6)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 10**6)
     method = make_method(name, {"neighbors": 20, "index": kind})
     state = make_indexes(method, samples)
     assert worst_index_measurement(state) == Measured(1.0, 1.0)
@@ -220,16 +220,14 @@ def test_blank_tiles_do_not_make_the_index_look_worse(kind: str, name: str) -> N
     measured = worst_index_measurement(state)
     assert measured is not None
     assert measured.agreement >= 0.995
-    assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [
-        indexes._LEAST_EFFORT[kind]
-    ]
+    assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [indexes._LEAST_WIDTH[kind]]
 
 
 @each_kind
 def test_the_agreement_is_the_share_of_whole_queries(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As other queries find it, of which the index of one list, or of a short walk, misses neighbours."""
     samples, queries = tiles_with_blanks(8000, 1)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 1)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 1)
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     method = make_method("crnr", {"neighbors": 20, "index": kind})

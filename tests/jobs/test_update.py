@@ -229,7 +229,7 @@ def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
-    outcome = crnr("remove", "gallery.h5", "--class", "cow", "--sample", "gallery/bee/2.png")
+    outcome = crnr("remove", "gallery.h5", "--class", "cow", "--example", "gallery/bee/2.png")
     assert (outcome.exit, outcome.out) == (0, "")
     lines = outcome.err.splitlines()
     assert lines[0] == "removed: gallery/bee/2.png"
@@ -245,10 +245,10 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "choose what to remove with --class NAME, --sample NAME or --marked-in FILE"),
+        ([], 2, "choose what to remove with --class NAME, --example NAME or --marked-in FILE"),
         (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
-            ["--sample", "x"],
+            ["--example", "x"],
             1,
             "gallery.h5: has no example x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
@@ -421,7 +421,7 @@ def test_update_follows_a_folder_that_was_renamed(crnr: Runner) -> None:
 def test_removing_all_but_one_sample_per_class_ends_the_calibration(crnr: Runner) -> None:
     crnr("build", "gallery", "--calibrate", "-q")
     rest = [f"gallery/{name}/{i}.png" for name in ("ant", "bee", "cow") for i in (1, 2, 3)]
-    outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--sample", name)))
+    outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--example", name)))
     assert (outcome.exit, outcome.out) == (0, ""), outcome.err
     assert "note: the calibration is removed: every class has only one example" in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
@@ -448,7 +448,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     assert outcome.exit == 0
     assert (
         f"note: 12 of 12 added examples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
-        "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
+        "same as gallery/ant/0.png; `crnr remove --example` removes one\n"
     ) in outcome.err
 
 

@@ -130,7 +130,7 @@ complete -c crnr -n "__crnr_is 'add' 'remove'" -s g -l gallery -rF -d 'Gallery f
 complete -c crnr -n "__crnr_is 'add'" -l class -xa '(__crnr_ask)' -d 'Add all examples to the class NAME'
 complete -c crnr -n "__crnr_is 'add'" -l corrections -rF -d 'Add the files that were reviewed with crnr review'
 complete -c crnr -n "__crnr_is 'remove'" -l class -xa '(__crnr_ask)' -d 'Class to remove, or a pattern such as \'sp*\''
-complete -c crnr -n "__crnr_is 'remove'" -l sample -xa '(__crnr_ask)' -d 'Example to remove, or a pattern such as \'ham/*.png\''
+complete -c crnr -n "__crnr_is 'remove'" -l example -xa '(__crnr_ask)' -d 'Example to remove, or a pattern such as \'ham/*.png\''
 complete -c crnr -n "__crnr_is 'remove'" -l marked-in -rF -d 'Remove the examples marked with x in a CSV of crnr audit'
 complete -c crnr -n "__crnr_is 'rename' 'model get'" -a '(__crnr_ask)'
 complete -c crnr -n "__crnr_is 'rename'" -l merge -d 'Move the examples of OLD into the existing class NEW'

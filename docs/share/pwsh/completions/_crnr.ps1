@@ -276,13 +276,13 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'remove' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--sample', '--marked-in', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
+            Options = @('-g', '--gallery', '--class', '--example', '--marked-in', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '--marked-in' = 'file'
                 '--class' = 'asked'
-                '--sample' = 'asked'
+                '--example' = 'asked'
             }
         }
         'rename' = @{
