@@ -57,6 +57,7 @@ OPTIONS_OF_OTHERS = {
     "--force",
     "--editable",
     "--python",
+    "--no-deps",
 }  # in commands of other programs that crnr shows
 # They run what a file tells them to. (Dask, which exchanges pickles, imports it itself.)
 NEVER = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
