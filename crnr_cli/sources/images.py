@@ -28,6 +28,7 @@ from crnr_cli.wording import format_count
 
 _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
+    *(".avif", ".heic", ".heif", ".hif"),
 }
 _SEARCHED = 1000  # entries of a folder that are searched for a remedy
 _USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, next to others
