@@ -68,6 +68,15 @@ def test_transparency_of_a_container_is_on_white(
     assert np.abs(found.astype(int) - expected).max() <= 1
 
 
+def test_a_heic_whose_colours_are_multiplied_with_its_alpha(tmp_path: Path) -> None:
+    heic = pillow_heif.from_pillow(Image.new("RGBA", (64, 64), (100, 50, 20, 128)))
+    heic[0].premultiplied_alpha = True
+    heic.save(tmp_path / "x.heic", **LOSSLESS["heic"])
+    assert pillow_heif.open_heif(tmp_path / "x.heic").mode == "RGBa"
+    found = values(read_pixels(str(tmp_path / "x.heic"), PixelRequest(None, color=True)))
+    assert np.abs(found.astype(int) - (np.array([100, 50, 20]) + 255 - 128)).max() <= 2
+
+
 @pytest.mark.parametrize(("mode", "bands"), [("L;16", 1), ("RGB;16", 3), ("RGBA;16", 4)])
 def test_a_heic_of_10_bits(tmp_path: Path, mode: str, bands: int) -> None:
     """Grey of 10 bits is deep, like a PNG of 16 bits; colours become bytes."""
