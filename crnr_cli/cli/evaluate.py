@@ -260,17 +260,9 @@ def _write_confusion(path: Path, scores: Scores) -> None:
 
 
 def _record(report: EvaluateReport) -> dict[str, Any]:
-    from crnr_cli.results.intervals import macro_intervals
-
     scores, over_all = report.scores, report.over_all
     return {
-        "n": scores.n,
-        "correct": scores.correct,
-        "accuracy": scores.accuracy,
-        "interval": scores.interval,
-        "macro": asdict(scores.macro),
-        "macro_intervals": asdict(macro_intervals(scores)),
-        "weighted": asdict(scores.weighted),
+        **_scores_record(scores),
         "over_all": {
             "n": over_all.n,
             "accuracy": over_all.accuracy,
@@ -298,11 +290,9 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
     }
 
 
-def _known_record(report: EvaluateReport) -> dict[str, Any]:
-    """Return the block of known queries, as it is printed: every share is of all `n` of them."""
+def _scores_record(scores: Scores) -> dict[str, Any]:
     from crnr_cli.results.intervals import macro_intervals
 
-    scores = report.over_all
     return {
         "n": scores.n,
         "correct": scores.correct,
@@ -311,11 +301,18 @@ def _known_record(report: EvaluateReport) -> dict[str, Any]:
         "macro": asdict(scores.macro),
         "macro_intervals": asdict(macro_intervals(scores)),
         "weighted": asdict(scores.weighted),
+    }
+
+
+def _known_record(report: EvaluateReport) -> dict[str, Any]:
+    """Return the block of known queries, as it is printed: every share is of all `n` of them."""
+    return {
+        **_scores_record(report.over_all),
         "answered": report.answered,
         "answer_rate": report.answer_rate,
         "rejected": len(report.rejected),
         "failed": sum(1 for row in report.known if row.label is None),
-        "classes": [vars(score) for score in scores.classes],
+        "classes": [vars(score) for score in report.over_all.classes],
     }
 
 
@@ -401,7 +398,7 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         facts.append(("calibration error", format_share(reliability.error, reliability.interval), remark))
     if sets := report.sets:
         size = f"mean number of labels {sets.mean_size:.2f}"
-        remark = f"{sets.covered} of {sets.n} contain the true class; {size}"
+        remark = f"{sets.covered} of {sets.n} label sets contain the true class; {size}"
         facts.append(("set coverage", format_share(sets.coverage, sets.interval), remark))
     if report.rejected:
         remark = f"the best guess was right for {report.rejected_guess_right}"
@@ -411,7 +408,7 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
 
 def _outsider_facts(found: OpenSet) -> list[tuple[str, str, str]]:
     given = next(iter(found.given.items()), None)
-    often = f"; most often as {given[0]} ({given[1]})" if given else ""
+    often = f"; most often as {given[0]}, {format_count(given[1], 'time')}" if given else ""
     accepted = format_share(found.share_accepted, found.interval_accepted)
     facts = [
         ("rejected", format_share(found.share, found.interval), f"{found.rejected} of {found.outsiders}"),
@@ -420,6 +417,8 @@ def _outsider_facts(found: OpenSet) -> list[tuple[str, str, str]]:
     for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
         if value is not None:
             facts.append((f"AUROC, {name}", format_number(value), "0.5 is chance"))
+    if found.failed:
+        facts.append(("failed", str(found.failed), "not counted among the outsiders"))
     return facts
 
 

@@ -107,7 +107,7 @@ class EvaluateReport(Report):
         return self.classes or [score.name for score in self.over_all.classes]
 
     def class_like(self, name: str) -> str | None:
-        """Return the class whose name is most similar to that of a folder or a missing class, or None."""
+        """Return the class whose name is most similar to the name of a folder or of a missing class."""
         lower = {known.lower(): known for known in reversed(self.known_classes)}
         near = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.75)
         return lower[near[0]] if near else None

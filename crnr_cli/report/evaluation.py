@@ -159,7 +159,7 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
 
 def _outsider_cards(found: OpenSet) -> list[Card]:
     given = next(iter(found.given.items()), None)
-    often = f"; most often as {printable(given[0])} ({given[1]})" if given else ""
+    often = f"; most often as {printable(given[0])}, {format_count(given[1], 'time')}" if given else ""
     accepted = f"{found.accepted} of {found.outsiders} got the label of a class{often}"
     cards = [
         Card("Rejected", found.share, found.interval, f"{found.rejected} of {found.outsiders}"),
