@@ -33,15 +33,12 @@ from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from rich.console import Console
     from rich.table import Table
 
     from crnr_cli.jobs.evaluate import EvaluateReport
     from crnr_cli.results.scores import Average, OpenSet, Scores
 
-_MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
 _threshold_option = partial(
     typer.Option, parser=Number(at_most=1), metavar="SHARE", rich_help_panel="Pass/fail thresholds"
@@ -212,29 +209,26 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
 def _missing_classes(report: EvaluateReport) -> list[str]:
     """Return one line per true class that the gallery lacks; names that may be misspelt come first."""
     missing = report.missing_classes
-    hints = _similar_classes(report, missing)
+    similar = report.similar_classes(missing)
     lines = [
         f"{format_count(count, 'query')} of the class {name}, which the gallery does not have, "
-        f"{'counts as an outsider' if count == 1 else 'count as outsiders'}{hints[name]}"
+        f"{'counts as an outsider' if count == 1 else 'count as outsiders'}{_hint(similar.get(name))}"
         for name, count in missing.items()
     ]
     return sorted(lines, key=lambda line: "did you mean" not in line)
 
 
-def _similar_classes(report: EvaluateReport, names: Collection[str]) -> dict[str, str]:
-    """Return for each name a question that proposes a class, or an empty text."""
-    is_quick = len(names) * len(report.known_classes) <= _MAX_COMPARED
-    found = {name: report.class_like(name) if is_quick else None for name in names}
-    return {name: f"; did you mean {like}?" if like else "" for name, like in found.items()}
+def _hint(like: str | None) -> str:
+    return f"; did you mean {like}?" if like else ""
 
 
 def _unknown_folders(report: EvaluateReport) -> list[str]:
     """Return one line per folder that is named after no class; names that may be misspelt come first."""
     lines = []
     folders = report.unknown_folders
-    hints = _similar_classes(report, folders)
+    similar = report.similar_classes(folders)
     for folder, count in folders.most_common():
-        hint = hints[folder]
+        hint = _hint(similar.get(folder))
         if folder.lower().removeprefix("_") == "unknown":
             hint = "; if they belong to no class of the gallery, add --outsiders with this folder"
         queries = format_count(count, "query")
@@ -340,6 +334,10 @@ def show_scores(report: EvaluateReport) -> None:
     console = results_console()
     scores = report.scores
     _show_blocks(console, report)
+    if not report.known:
+        return
+    if report.open_set:
+        console.print("known queries by class")
     print_table(console, _class_table(report.over_all))
     if _CELL * len(scores.classes) <= console.width:
         matrix = _confusion_table(scores)
@@ -375,7 +373,6 @@ def _show_blocks(console: Console, report: EvaluateReport) -> None:
             console.print(heading, style="bold")
             print_facts(console, facts)
             console.print()
-    console.print("known queries by class")
 
 
 def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:

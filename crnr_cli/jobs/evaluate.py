@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -34,6 +34,8 @@ from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, format_count
+
+_MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,13 @@ class EvaluateReport(Report):
         """The classes of the gallery or, if they are not listed, every truth and label."""
         return self.classes or [score.name for score in self.over_all.classes]
 
-    def class_like(self, name: str) -> str | None:
-        """Return the class whose name is most similar to the name of a folder or of a missing class."""
+    def similar_classes(self, names: Collection[str]) -> dict[str, str]:
+        """Return the most similar class of each name that has one; none of very many, which takes long."""
+        if len(names) * len(self.known_classes) > _MAX_COMPARED:
+            return {}
         lower = {known.lower(): known for known in reversed(self.known_classes)}
-        near = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.75)
-        return lower[near[0]] if near else None
+        near = {name: difflib.get_close_matches(name.lower(), list(lower), 1, 0.75) for name in names}
+        return {name: lower[found[0]] for name, found in near.items() if found}
 
     @property
     def mistakes(self) -> list[Prediction]:
@@ -302,6 +306,11 @@ def evaluate_rows(
             "named after the gallery's classes, or give --labels or --corrections"
         )
     known, outsiders = divide_by_truth(rows, classes)
+    if not known and all(row.truth != UNKNOWN for row in outsiders):  # other names, rather than outsiders
+        raise DataError(
+            f"{name}: no true class, such as {outsiders[0].truth!r}, is a class of the gallery, such as "
+            f"{classes[0]!r}; use the names of the gallery's classes, or give outsiders with --outsiders"
+        )
     return EvaluateReport(
         # Outsiders are scored apart: as a class that no answer can be right for, they would lower every mean.
         scores=_score([row for row in known if has_answer(row)]),

@@ -244,6 +244,30 @@ def test_true_classes_that_the_gallery_lacks_are_outsiders(ready: Runner) -> Non
         assert "emu" in [score["name"] for score in unlisted["known"]["classes"]]
 
 
+def test_other_names_for_all_classes_are_refused(ready: Runner) -> None:
+    """To count all queries as outsiders would hide the mistake."""
+    assert ready("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    names = [row["path"] for row in read_rows(ready.here / "out.csv")]
+    (ready.here / "labels.csv").write_text("path,label\n" + "".join(f"{name},Ameise\n" for name in names))
+    for source in ("queries", "out.csv"):
+        words = (
+            f"error: {source}: no true class, such as 'Ameise', is a class of the gallery, such as 'ant'; "
+            "use the names of the gallery's classes, or give outsiders with --outsiders\n"
+        )
+        assert ready("evaluate", source, "--labels", "labels.csv") == Outcome(1, "", words)
+
+
+def test_outsiders_alone_have_one_block_of_scores(crnr: Runner) -> None:
+    (crnr.here / "out.csv").write_text("path,truth,label\nq/1,unknown,a\nq/2,unknown,unknown\n")
+    result = crnr("evaluate", "out.csv", "--html", "r.html", "-q")
+    assert (result.exit, result.err) == (0, "")
+    found = blocks(result.out)
+    assert found["Known queries (0)"][0] == "accuracy n/a 0 of 0 correct"
+    assert found["Outsiders (2)"][0] == "rejected 0.5000 (95% 0.0945 to 0.9055) 1 of 2"
+    assert result.out.endswith("1 time\n\n")  # there are no classes to list
+    assert "0 of 0 labelled correctly, 1 of 2 outsiders rejected" in (crnr.here / "r.html").read_text()
+
+
 def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     (crnr.here / "out.csv").write_text(
         "path,truth,label,runner_up,status,separation\n"
