@@ -458,9 +458,10 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'model get' = @{
             Arguments = 'asked'
             Commands = @()
-            Options = @('--weights', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
+            Options = @('--weights', '--offline', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--revision')
             Values = @{
                 '--weights' = 'file'
+                '--revision' = 'nothing'
             }
         }
         'model check' = @{
