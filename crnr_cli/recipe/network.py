@@ -31,6 +31,7 @@ class Network(Extractor):
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
     newest_version: ClassVar[int] = 3  # the first version in which the class token can be the vector
     is_slow: ClassVar[bool] = True
+    default_power: ClassVar[float] = 0.7
 
     model: str  # the path of the file when the gallery was built
     sha256: str  # of the model
