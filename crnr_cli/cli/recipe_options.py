@@ -129,6 +129,13 @@ class PreprocessingOptions:
             show_default="auto",
         ),
     ] = None
+    mirror: Annotated[
+        bool,
+        _network_option(
+            "--mirror",
+            help="Use the mean of the features of an image and of its mirror image.",
+        ),
+    ] = False
 
     provider: Provider = AUTO
 
@@ -144,6 +151,7 @@ class PreprocessingOptions:
             "layout": self.layout,
             "output": self.extractor_output,
             "pool": self.pool,
+            "mirror": self.mirror or None,
         }
         return {"model": model, **{name: value for name, value in given.items() if value is not None}}
 

@@ -385,7 +385,8 @@ class VectorRecipe:
         if self.extractor is None:
             return ", ".join(steps)
         name, *others = self.extractor.tunable_settings().items()
-        chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
+        chosen = [Path(str(name[1])).name]
+        chosen += [option if value is True else f"{option} {value}" for option, value in others]
         return ", ".join([*chosen, *steps])
 
 
