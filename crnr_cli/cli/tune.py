@@ -306,7 +306,7 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
         )
     settings = report.chosen.setting.parameters()
     extracted = (
-        parameter_names(VectorOptions) if is_table(reading[0]) else []
+        parameter_names(VectorOptions, PreprocessingOptions) if is_table(reading[0]) else []
     )  # before, so that it cannot be chosen now
     flags = " ".join(
         f"--{_OPTIONS.get(name, name)}"

@@ -267,6 +267,17 @@ def test_tune_tries_both_and_builds_with_the_mirror(here: Runner, monkeypatch: p
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_tune_proposes_no_mirror_for_features_that_have_it_already(here: Runner) -> None:
+    assert here("extract", "photos", "-o", "f.h5", *NETWORK, "--mirror", "-q") == Outcome(0, "", "")
+    tuned = here("tune", "f.h5", "--budget", "0")
+    assert tuned.exit == 0
+    (proposed,) = [line for line in tuned.err.splitlines() if line.startswith("to build a gallery")]
+    assert proposed.endswith(" --power 0.7")
+    command = proposed.partition(": crnr ")[2].split()
+    assert here(*command, "-q") == Outcome(0, "", "")
+    assert json.loads(here("info", "--json").out)["extractor"]["mirror"] is True
+
+
 def _is_mirrored(trial: job.Trial) -> bool:
     return bool(trial.setting.parameters().get("mirror"))
 
