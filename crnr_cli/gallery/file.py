@@ -31,6 +31,7 @@ from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe, restore_extractor
+from crnr_cli.recipe.steps import Power
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
@@ -256,6 +257,7 @@ def _settings(content: HDF5Contents) -> dict[str, Any]:
     root = {key: to_plain_value(value) for key, value in content.attributes["/"].items() if key not in about}
     if recipe.get("kind") == "pictures":
         recipe["extractor"] = restore_extractor(Stored(recipe)).describe()
+    recipe.setdefault(Power.name, Power.off)  # not stored if it is off, but it may be on by default
     return root | recipe
 
 
