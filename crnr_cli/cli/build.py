@@ -180,6 +180,13 @@ def build(
             help="Read only new and changed files, remove missing ones; keep settings.",
         ),
     ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore",
+            help="With --update: bring removed examples back, and take all classes from the sources again.",
+        ),
+    ] = False,
     cache: Annotated[
         Path | None,
         typer.Option(
@@ -206,6 +213,8 @@ def build(
     """
     if cache and update:
         raise UsageError("--update already reads only new files; leave out --cache or --update")
+    if restore and not update:
+        raise UsageError("--restore needs --update; without --update, build reads all examples again")
     early = EarlyNotes(output.quiet)
     reading = reading_of(
         input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
@@ -220,7 +229,7 @@ def build(
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
         if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
-            report: BuildReport = run_update(sources, path, reading, progress, model, who)
+            report: BuildReport = run_update(sources, path, reading, progress, model, who, restore=restore)
         else:
             build_options = BuildOptions(
                 reading, method.method, parameters.given_values(), method.calibrate, cache

@@ -70,7 +70,8 @@ class Replaced:
         self._note = f"replaced {self._path} of {made} ({content})"
 
     def say_lost(self, gallery: FittedGallery) -> None:
-        """Print what it had that the new one does not: added examples, tuned settings."""
+        """Print what it had that the new one does not: added examples, cleaning, tuned settings."""
+        from crnr_cli.gallery.cleaning import Cleaning, count_decisions
         from crnr_cli.gallery.file import GallerySummary
 
         if self._old is None:
@@ -83,6 +84,11 @@ class Replaced:
             say(
                 f"note: {format_count(len(lost), 'example')} of the previous gallery {were} dropped, such as "
                 f"{lost[0]}; use `crnr add` to keep them"
+            )
+        if forgotten := count_decisions([*Cleaning(self._old.cleaning)]):
+            say(
+                f"note: the cleaning of the previous gallery is lost: {forgotten}; "
+                "`crnr build --update` keeps it"
             )
         different = {
             key: value for key, value in self._old.settings.items() if new.settings.get(key) != value

@@ -238,6 +238,8 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         Path(path).unlink()
     Path("gallery/cow").rmdir()
     crnr("build", "gallery", "-o", "fresh.h5")
+    assert_equal("gallery.h5", "fresh.h5")
+    assert crnr("build", "gallery", "--update", "--restore", "-q").exit == 0  # forgets the removed examples
     assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
 
 
@@ -536,6 +538,7 @@ def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
         "changed": ["gallery/bee/1.png"],
         "missing": ["gallery/ant/3.png"],
         "unknown": ["gallery/cow/new.png"],
+        "removed": [],
         "holds": False,
     }
     assert outcome.err == (
