@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crnr_cli import __version__
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.gallery.cleaning import CleanedSource, Cleaning
@@ -28,7 +29,7 @@ from crnr_cli.gallery.entries import (
     sample_names,
 )
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.fit import BuildReport, make_gallery
+from crnr_cli.gallery.fit import BuildReport, fit_again
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import refuse_mismatch
@@ -246,9 +247,12 @@ def _rewrite(
     model: Path | None = None,
     progress: Progress = silent,
 ) -> UpdateReport:
-    """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
+    """Load, change, fit and save while holding the lock, so that no other process writes the gallery.
+
+    Nothing is written if nothing has changed.
+    """
     started = time.perf_counter()
-    with replacing(path) as file:
+    with replacing(path, if_written=True) as file:
         gallery = load_gallery(path, to_replace=True)
         if model:
             gallery = with_model_at(model, gallery, path)
@@ -262,30 +266,26 @@ def _rewrite(
                 "to fit them to all examples, build the gallery again from all its sources"
             )
             notes = [*notes, Note("kept steps", text)]
-        calibrated, label_type = gallery.calibration is not None, gallery.label_type
-        gallery, of_gallery = make_gallery(new, gallery.method, progress)
-        gallery = replace(gallery, label_type=label_type, cleaning=cleaning.to_table())
-        notes = notes + of_gallery
-        if calibrated:
-            gallery = _recalibrate(gallery, notes, progress)
-        save_gallery(gallery, file)
-        file_bytes = os.fstat(file.fileno()).st_size
+        before = replace(gallery, table=table)
+        gallery, of_gallery = fit_again(before, new, progress)
+        gallery = replace(gallery, cleaning=cleaning.to_table())
+        if model or gallery.state is not before.state or _differ(gallery, before):
+            gallery = replace(gallery, crnr_version=__version__)
+            save_gallery(gallery, file)
+        file_bytes = os.fstat(file.fileno()).st_size or path.stat().st_size
     return UpdateReport(
         gallery=gallery,
         seconds=time.perf_counter() - started,
         file_bytes=file_bytes,
         left_out=new.left_out,
-        notes=notes,
+        notes=notes + of_gallery,
         changes=changes,
     )
 
 
-def _recalibrate(gallery: FittedGallery, notes: list[Note], progress: Progress) -> FittedGallery:
-    try:
-        return gallery.calibrate(1, progress)
-    except DataError as e:  # a calibration of other samples would be wrong
-        notes.append(Note("calibration", f"the calibration is removed: {e}"))
-        return gallery
+def _differ(one: FittedGallery, other: FittedGallery) -> bool:
+    """Return whether two galleries with the same state have other classes, stamps or decisions."""
+    return (one.table, one.classes, one.cleaning) != (other.table, other.classes, other.cleaning)
 
 
 def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
