@@ -80,7 +80,7 @@ def info(
         return
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
     if output.json:
-        print_json(about | {"cleaning": _cleaning_records(loaded)})
+        print_json(about)
         return
     _show_gallery(about, loaded)
 
@@ -119,25 +119,8 @@ def _show_cleaning(decisions: Sequence[Decision]) -> None:
         table.add_column(name, overflow="fold")
     for one in reversed(decisions[-_SHOWN_DECISIONS:]):
         change = f"{one.former} to {one.label}" if one.label else f"removed from {one.former}"
-        table.add_row(one.when, plain_text(one.name or "all"), plain_text(change), plain_text(one.why))
+        table.add_row(*map(plain_text, (one.when, one.name or "all", change, one.why)))
     print_table(results_console(), table)
-
-
-def _cleaning_records(gallery: FittedGallery) -> list[dict[str, str | None]]:
-    """Return the decisions for JSON, the oldest first."""
-    from crnr_cli.gallery.cleaning import Cleaning
-
-    return [
-        {
-            "sample": one.name or None,
-            "sha256": one.sha256 or None,
-            "former": one.former,
-            "class": one.label or None,
-            "when": one.when,
-            "why": one.why,
-        }
-        for one in Cleaning.of(gallery)
-    ]
 
 
 def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str]:

@@ -240,8 +240,11 @@ class CleaningTable(Table):
             return cls()
         if len({array.shape for array in stored.values()}) > 1:
             raise ValueError("the arrays of the cleaning have different sizes")
-        texts = {column: LazyTexts(arrays[f"cleaning/{name}"]) for column, name in _OF_CLEANING.items()}
-        return cls(**texts, stamps=LazyStamps(arrays["cleaning/size"], arrays["cleaning/mtime_ns"]))
+        texts = {column: LazyTexts(stored[f"cleaning/{name}"]) for column, name in _OF_CLEANING.items()}
+        sizes, times = stored["cleaning/size"], stored["cleaning/mtime_ns"]
+        if not sizes.dtype.kind == times.dtype.kind == "i":
+            raise ValueError("the sizes and times of the cleaning are not whole numbers")
+        return cls(**texts, stamps=LazyStamps(sizes, times))
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the arrays that `read_from` takes."""
@@ -250,6 +253,15 @@ class CleaningTable(Table):
         texts = {f"cleaning/{name}": to_bytes(getattr(self, column)) for column, name in _OF_CLEANING.items()}
         sizes, times = to_numbers(self.stamps)
         return texts | {"cleaning/size": sizes, "cleaning/mtime_ns": times}
+
+    def describe(self) -> list[dict[str, str | None]]:
+        """Return the decisions as plain values."""
+        columns = (self.names, self.hashes, self.former, self.labels, self.times, self.reasons)
+        keys = ("sample", "sha256", "former", "class", "when", "why")
+        return [
+            {key: text or None for key, text in zip(keys, texts, strict=True)}
+            for texts in zip(*columns, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -360,6 +372,7 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
+        "cleaning": gallery.cleaning.describe(),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -181,6 +182,7 @@ def update(
     workers: Workers | None = None,
     *,
     restore: bool = False,
+    dry_run: bool = False,
 ) -> UpdateReport:
     """Make the gallery match the current sources; only files that may have changed are read.
 
@@ -227,7 +229,7 @@ def update(
         notes += _note_new_classes(read.table, gallery.classes) + cleaned.notes(known)
         return replace(chosen, notes=read.notes + notes)
 
-    return _rewrite(path, change, model, progress)
+    return _rewrite(path, change, model, progress, dry_run=dry_run)
 
 
 def _forget_cleaning(cleaning: Cleaning) -> Note:
@@ -246,13 +248,15 @@ def _rewrite(
     change: Callable[[FittedGallery, ReadSamples, Cleaning], ReadSamples],
     model: Path | None = None,
     progress: Progress = silent,
+    *,
+    dry_run: bool = False,
 ) -> UpdateReport:
     """Load, change, fit and save while holding the lock, so that no other process writes the gallery.
 
-    Nothing is written if nothing has changed.
+    Nothing is written if nothing has changed; a dry run neither fits nor writes.
     """
     started = time.perf_counter()
-    with replacing(path, if_written=True) as file:
+    with nullcontext() if dry_run else replacing(path, if_written=True) as file:
         gallery = load_gallery(path, to_replace=True)
         if model:
             gallery = with_model_at(model, gallery, path)
@@ -266,19 +270,20 @@ def _rewrite(
                 "to fit them to all examples, build the gallery again from all its sources"
             )
             notes = [*notes, Note("kept steps", text)]
-        before = replace(gallery, table=table)
-        gallery, of_gallery = fit_again(before, new, progress)
-        gallery = replace(gallery, cleaning=cleaning.to_table())
-        if model or gallery.state is not before.state or _differ(gallery, before):
-            gallery = replace(gallery, crnr_version=__version__)
-            save_gallery(gallery, file)
-        file_bytes = os.fstat(file.fileno()).st_size or path.stat().st_size
+        if file:
+            before = replace(gallery, table=table)
+            gallery, of_gallery = fit_again(before, new, progress)
+            gallery, notes = replace(gallery, cleaning=cleaning.to_table()), notes + of_gallery
+            if model or gallery.state is not before.state or _differ(gallery, before):
+                gallery = replace(gallery, crnr_version=__version__)
+                save_gallery(gallery, file)
+        file_bytes = (os.fstat(file.fileno()).st_size if file else 0) or path.stat().st_size
     return UpdateReport(
         gallery=gallery,
         seconds=time.perf_counter() - started,
         file_bytes=file_bytes,
         left_out=new.left_out,
-        notes=notes + of_gallery,
+        notes=notes,
         changes=changes,
     )
 

@@ -118,6 +118,36 @@ def test_restore_needs_update(cleaned: Runner) -> None:
     assert outcome.err.startswith("error: --restore needs --update; without --update, build reads all")
 
 
+@pytest.mark.parametrize("options", [(), ("--restore",)], ids=["update", "restore"])
+def test_a_dry_run_shows_the_changes_of_the_update(cleaned: Runner, options: tuple[str, ...]) -> None:
+    draw_image(0, 70).save("dirty/ant/new.png")
+    before = Path("gallery.h5").read_bytes()
+    outcome = cleaned("build", "dirty", "--update", "--dry-run", *options)
+    assert outcome.exit == 0
+    assert Path("gallery.h5").read_bytes() == before
+    planned = [row.split(",") for row in outcome.out.splitlines()]
+    record = json.loads(cleaned("build", "dirty", "--update", "--dry-run", "--json", "-q", *options).out)
+    assert planned == [["sample", "change"], *([row["sample"], row["change"]] for row in record["planned"])]
+    lines = update(cleaned, *options)
+    assert [f"{change}: {name}" for name, change in planned[1:]] == [
+        line for line in lines if line.startswith(("added", "changed", "removed"))
+    ]
+    assert [line for line in lines if not line.startswith(("added", "changed", "removed"))] == [
+        *outcome.err.splitlines()[:-1]
+    ]
+    assert outcome.err.splitlines()[-1] == "gallery.h5: not changed by a dry run"
+    assert lines[-1].endswith(f", {record['unchanged']} unchanged")
+
+
+def test_a_dry_run_needs_a_gallery_to_update(dirty: Runner) -> None:
+    outcome = dirty("build", "dirty", "--dry-run")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: --dry-run needs --update, which prints the changes of an existing")
+    outcome = dirty("build", "dirty", "--update", "--dry-run", "-o", "other.h5")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: other.h5: no such gallery; create it with")
+
+
 def test_removed_files_are_not_read_again(cleaned: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     batches = Images.read_batches
