@@ -17,7 +17,9 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import (
+    CLEANING_PATHS,
     LABEL_TYPES,
+    CleaningTable,
     FittedGallery,
     LazyLabels,
     LazyStamps,
@@ -152,6 +154,7 @@ def _to_content(gallery: FittedGallery) -> HDF5Contents:
         "classes/names": classes,
         **{f"recipe/{key}": array for key, array in recipe.arrays.items()},
         **{f"state/{key}": array for key, array in gallery.state.items()},
+        **gallery.cleaning.to_arrays(),
     }
     if gallery.stamps:
         arrays["samples/size"], arrays["samples/mtime_ns"] = to_numbers(gallery.stamps)
@@ -211,6 +214,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
             _below("calibration/", arrays), content.attributes.get("calibration", {})
         ),
         label_type=root.get("label_type", b"").decode(),
+        cleaning=CleaningTable.read_from(arrays),
     )
     n, d = gallery.samples.vectors.shape
     if gallery.label_type not in ("", *LABEL_TYPES):
@@ -234,20 +238,24 @@ class GallerySummary:
     n_classes: int
     names: Sequence[str]  # of the samples
     settings: dict[str, Any]  # of the method and the recipe
+    cleaning: CleaningTable
 
     @classmethod
     def read(cls, path: Path) -> GallerySummary:
         """Read the summary; GalleryError if the file is not a gallery. The checksum is not verified."""
-        content = read_content(path, {"classes/names", "samples/names"}, may_map=MAY_REPLACE_OPEN)
+        wanted = {"classes/names", "samples/names", *CLEANING_PATHS}
+        content = read_content(path, wanted, may_map=MAY_REPLACE_OPEN)
         try:
             names = LazyTexts(content.arrays["samples/names"])
-            return cls(len(content.arrays["classes/names"]), names, _settings(content))
+            cleaning = CleaningTable.read_from(content.arrays)
+            return cls(len(content.arrays["classes/names"]), names, _settings(content), cleaning)
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
     @classmethod
     def of(cls, gallery: FittedGallery) -> GallerySummary:
-        return cls(len(gallery.classes), gallery.names, _settings(_to_content(gallery)))
+        settings = _settings(_to_content(gallery))
+        return cls(len(gallery.classes), gallery.names, settings, gallery.cleaning)
 
 
 def _settings(content: HDF5Contents) -> dict[str, Any]:
