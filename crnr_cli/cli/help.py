@@ -198,11 +198,11 @@ PANELS = {
             "", ("crnr model list", "crnr model list --json", "CRNR_MODELS=models crnr model list")
         ),
         "model get": Screen(
-            "weights",
+            "weights offline",
             (
                 "crnr model get efficientnet-lite0",
                 "crnr model get efficientnet-lite0 --weights efficientnet-lite0.pth",
-                "crnr model get efficientnet-lite0 --json",
+                "crnr model get dinov2-small",
             ),
         ),
         "model check": Screen(

@@ -69,8 +69,9 @@ def remove(
     if dry_run:
         _show_plan(gallery, unwanted, output)
         return
+    why = f"remove --marked-in {marked}" if marked else "remove"
     with shown_progress(output.quiet) as progress:
-        report = run(gallery, unwanted, progress)
+        report = run(gallery, unwanted, progress, why)
     show_report(gallery, report, output)
 
 

@@ -58,6 +58,9 @@ class Trained(Method):
         dtype = samples.vectors.dtype
         return {"weights": weights.astype(dtype), "offsets": offsets.astype(dtype)}
 
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        return {key: array[classes] for key, array in state.items()}
+
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         values: Array = queries @ state["weights"].T + state["offsets"]
         return -values

@@ -183,11 +183,12 @@ def test_evaluate_scores_reviewed_answers_by_the_corrections(ready: Runner) -> N
     )
     record = json.loads(outcome.out)
     assert {key: record[key] for key in ("n", "correct", "without_truth", "reviewed")} == {
-        "n": 3,
+        "n": 2,
         "correct": 1,
         "without_truth": 3,
         "reviewed": 3,
     }
+    assert (record["open_set"]["outsiders"], record["open_set"]["given"]) == (1, {"cow": 1})
     assert ready("evaluate", "out.csv", "--corrections", "c.csv", "-q").err == ""
 
 

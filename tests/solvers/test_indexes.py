@@ -334,7 +334,7 @@ def test_a_search_that_does_not_begin_at_the_top() -> None:
 
 
 @each_kind
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_arrays_are_refused_or_harmless(kind: str, data: st.DataObject) -> None:
     X, Y, arrays = made(kind)
