@@ -102,6 +102,11 @@ def open_source(
     return source
 
 
+def open_examples(names: Sequence[str], options: InputOptions, lister: Lister | None = None) -> Source:
+    """List all examples in these files and folders; several named folders of images are classes."""
+    return open_source(names, options, lister=lister).with_named_classes()
+
+
 def _expand_pattern(name: str) -> list[str]:
     """Return the files that match: Windows shells leave patterns such as *.png to the programs."""
     if ON_WINDOWS and stat_or_none(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
