@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 
@@ -118,20 +118,21 @@ class _Table:
         table.columns.assign(wanted, table._columns_of_text)
         return table
 
-    def _columns_of_text(self) -> list[int]:
+    def _columns_of_text(self) -> dict[int, str | None]:
         cells = enumerate(self.head[0][: len(self.columns.names)] if self.head else ())
-        return [i for i, cell in cells if cell.strip() and not _is_number(cell)]
+        return {i: cell for i, cell in cells if cell.strip() and not _is_number(cell)}
 
     def read(self, reader: Iterator[list[str]], lines: _Lines, most_rows: int) -> Arrays:
         """Return all rows, at most `most_rows`."""
         numbers, width = self.columns.numbers(), len(self.columns.names)
-        columns_of_text = self.columns.texts
+        labels = {i for name, i in self.columns.texts.items() if name != "paths"}
+        texts: dict[int, list[str]] = {i: [] for i in (*self.columns.texts.values(), *self.columns.undecided)}
+        first_empty: dict[int, int] = {}  # line, by column
         memory.require_memory(
             8 * most_rows * len(numbers), f"{self.path}: reading the numbers", "divide the file into several"
         )
-        require_room(self.path, most_rows * len(columns_of_text), _BYTES_PER_TEXT, "labels or names")
+        require_room(self.path, most_rows * len(texts), _BYTES_PER_TEXT, "labels or names")
         values = np.empty((most_rows, len(numbers)))
-        texts: dict[str, list[str]] = {name: [] for name in columns_of_text}
         count = 0
         for row in chain(self.head, filter(None, reader)):
             line = getattr(reader, "line_num")  # noqa: B009, which csv's types do not have
@@ -147,12 +148,18 @@ class _Table:
                 values[count] = list(map(float, cells))
             except ValueError:
                 values[count] = [self._number(row[i], line, i) for i in numbers]
-            for name, column in columns_of_text.items():
-                texts[name].append(self._text(name, row[column], line))
+            for column, found in texts.items():
+                found.append(row[column])
+                if not row[column] and first_empty.setdefault(column, line) and column in labels:
+                    self._refuse_empty(line)
             count += 1
             lines.has_underscore = False
+        if self.columns.undecided:
+            self.columns.settle(texts)
+            if line := first_empty.get(self.columns.texts.get("labels", -1)):
+                self._refuse_empty(line)
         arrays = Arrays({"features": values[:count]})
-        arrays |= {name: _as_array(name, found) for name, found in texts.items()}
+        arrays |= {name: _as_array(name, texts[i]) for name, i in self.columns.texts.items()}
         arrays.notes = tuple(self.columns.notes)
         return arrays
 
@@ -170,10 +177,8 @@ class _Table:
             "contains the labels, choose it with --labels-key, else correct or remove it"
         )
 
-    def _text(self, name: str, cell: str, line: int) -> str:
-        if not cell and name != "paths":
-            raise DataError(f"{self.path}, line {line}: the label is empty")
-        return cell
+    def _refuse_empty(self, line: int) -> NoReturn:
+        raise DataError(f"{self.path}, line {line}: the label is empty")
 
 
 def _limits(file: BinaryIO) -> tuple[int, int]:
