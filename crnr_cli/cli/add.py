@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import given_values, make_command, parameter_names
-from crnr_cli.cli.console import shown_progress
+from crnr_cli.cli.console import say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -85,5 +85,7 @@ def add(
     with outputs.planned(written), shown_progress(output.quiet) as progress:
         reviewed = None if corrections is None else read_corrections(corrections)
         report = run(gallery, sources, reading, progress, model.model_path, reviewed)
+    if not output.quiet:
+        say_separators(corrections)
     show_report(gallery, report, output)
     error_handling.finish(report.skipped)

@@ -15,7 +15,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, make_command
-from crnr_cli.cli.console import say, shown_progress
+from crnr_cli.cli.console import say, say_separators, shown_progress
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions, Sources
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -124,6 +124,7 @@ def classify(
             workers=who,
         )
     if not output.quiet:
+        say_separators(input.labels)
         _show(report, None if to_stdout else path)
     error_handling.finish(report.skipped)
 

@@ -181,13 +181,20 @@ def evaluate(
     else:
         show_scores(report)
     if not output.quiet:
-        _say_notes(report, notes, corrections)
+        tables = [*map(Path, sources), *filter(None, (corrections, input.labels))]
+        _say_notes(report, [*_note_separators(tables), *notes], corrections)
     thresholds.finish(report)
     error_handling.finish(report.skipped)
 
 
+def _note_separators(tables: list[Path]) -> list[str]:
+    from crnr_cli.system.csv_file import note_separator_of
+
+    return [note for table in tables for note in note_separator_of(table)]
+
+
 def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:
-    for note in (*(note.text for note in report.notes), *notes):
+    for note in dict.fromkeys((*(note.text for note in report.notes), *notes)):
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
         rest = (

@@ -45,7 +45,7 @@ def apply_label_table(source: Source, options: LabelOptions) -> Source:
         file._replace(folders=(label,) if label else ())
         for file, label in zip(source.files, found, strict=True)
     ]
-    notes = []
+    notes = list(labels.notes)
     if missing := labels.missing({normalize_path(file.path) for file in source.files}):
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
         count = format_count(len(missing), "file")
