@@ -67,7 +67,7 @@ def add(
     if not named and option is None:
         context.fail("missing argument: GALLERY SOURCE...")
     gallery, sources = (option, named) if option else (Path(named[0]), named[1:])
-    if corrections is None and not sources:
+    if corrections is None and not sources and input.labels is None:
         context.fail("missing argument: SOURCE...")
     if label == "":
         context.fail("--class: the name of a class cannot be empty")

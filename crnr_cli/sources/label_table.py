@@ -68,14 +68,21 @@ class LabelOptions:
         if "\0" in path:
             raise DataError(f"{self._line(line)}: the path contains NUL")
         require_utf_8(label, self._line(line), "the label")
-        root = self.path.parent if self.root is None else self.root
-        place = normalize_path(os.path.join(root, path))  # noqa: PTH118, as there may be millions
+        place = normalize_path(self._place(path))
         other = found.setdefault(place, LabelRow(path, label, line))
         if class_key(other.label) != class_key(label):
             raise DataError(
                 f"{self._line(line)}: {path} has the label {label!r} here, and {other.label!r} in line "
                 f"{other.line}"
             )
+
+    def place_of(self, row: LabelRow) -> str:
+        """Return the path of a row's file, relative to the current folder like the table."""
+        return str(Path(self._place(row.path)))
+
+    def _place(self, path: str) -> str:
+        root = self.path.parent if self.root is None else self.root
+        return os.path.join(root, path)  # noqa: PTH118, as there may be millions
 
     def _line(self, number: int) -> str:
         return f"{self.path}, line {number}"
