@@ -82,8 +82,8 @@ def open_source(
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
     With `allow_missing`, missing images are listed too, as with a list on stdin, unless nothing else was
-    named. The `lister` lists the subfolders of named folders; None: this process. Without names, the images
-    are those of the label table.
+    named. The `lister` lists the subfolders of named folders; None: this process. Without names, list the
+    files of the label table.
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
