@@ -193,9 +193,9 @@ class Images(Source):
 
     def _without_class_beside_folders(self) -> Sequence[ImageFile]:
         """Return the files; named files next to the class folders have no class, as if all were listed."""
-        loose = {i for folder in self.named_folders for i in folder.loose}
-        if len(loose) == len(self.files):
+        if sum(len(folder.loose) for folder in self.named_folders) == len(self.files):
             return self.files
+        loose = {i for folder in self.named_folders for i in folder.loose}
         above = {_folder_of(folder.path) for folder in self.named_folders}
         return [
             file if i in loose or _folder_of(file.path) not in above else file._replace(folders=())

@@ -27,6 +27,7 @@ _MARKS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _QUOTED = re.compile(r'"[^"]*"')
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*", re.ASCII)
 
+_NO_DECIMALS = re.compile(r"[+-]?\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}([.,]\d{3})+[.,]\d+\s*", re.ASCII)
 
 
@@ -141,6 +142,14 @@ class DecimalSigns:
         if "," not in whole:
             return cells
         return [cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in cells]
+
+    def labels_to_points(self, labels: list[str]) -> list[str]:
+        """Return labels with points, if all are numbers and no number of the table has a point."""
+        are_numbers = all(is_decimal_comma(label) or _NO_DECIMALS.fullmatch(label) for label in labels)
+        if not self._may_be_commas or "." in self._first or not are_numbers or "," not in "".join(labels):
+            return labels
+        self._first.setdefault(",", 1)
+        return [label.replace(",", ".") for label in labels]
 
     def _refuse_both(self) -> NoReturn:
         (sign, first), (other, line) = sorted(self._first.items(), key=lambda item: item[1])

@@ -171,6 +171,8 @@ class _Table:
             if line := first_empty.get(self.columns.texts.get("labels", -1)):
                 self._refuse_empty(line)
         arrays = Arrays({"features": values[:count]})
+        for i in {i for name, i in self.columns.texts.items() if name != "paths"}:
+            texts[i] = self.signs.labels_to_points(texts[i])
         arrays |= {name: _as_array(name, texts[i]) for name, i in self.columns.texts.items()}
         arrays.notes = (*self.columns.notes, *self.signs.notes)
         return arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Arrays, FormatReader, Refused
 from crnr_cli.sources.formats.columns import Columns, find_names
+from crnr_cli.sources.formats.labels import require_room
 from crnr_cli.system.parquet import Column, ParquetFile, ParquetNumbers
 
+_BYTES_PER_TEXT = 200
 _INDEX_NAME = "__index_level_0__"  # of the row numbers, as pandas writes them
 
 
@@ -30,7 +33,7 @@ def read_parquet(path: Path, wanted: Collection[str]) -> Arrays:
     of_text: dict[int, str | None] = {i: None for i, one in enumerate(file.columns) if one.kind == "text"}
     columns.assign(wanted, lambda: of_text)
     if columns.undecided:
-        columns.settle({i: file.values(columns.names[i]) for i in columns.undecided})
+        columns.settle({i: _values(file, columns.names[i]) for i in columns.undecided})
     numbers = [file.columns[i] for i in columns.numbers()]
     for column in (*numbers, *(file.columns[i] for i in columns.texts.values())):
         if column.kind != "number" and (column in numbers or column.kind != "text"):
@@ -57,9 +60,15 @@ def _by_column(file: ParquetFile) -> Arrays:
         else:
             arrays[name] = Refused(f"is of type {column.type}, but must be numbers or text")
     texts, numbers = ([one.name for one in file.columns if one.kind == kind] for kind in ("text", "number"))
-    files, ids = find_names(texts, numbers, file.values)
+    files, ids = find_names(texts, numbers, partial(_values, file))
     arrays.names, arrays.ids = tuple(files), tuple(ids)
     return arrays
+
+
+def _values(file: ParquetFile, name: str) -> list[Any]:
+    """Return a column of labels or names, if it fits into memory."""
+    require_room(file.path, file.n_rows, _BYTES_PER_TEXT, "labels or names")
+    return file.values(name)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,15 +132,23 @@ tables = st.integers(1, 4).flatmap(
 )
 
 
-@given(tables, st.sampled_from([";", "\t"]), st.booleans())
+def test_labels_with_commas_stay_text_next_to_decimal_points(tmp_path: Path) -> None:
+    file = opened(tmp_path / "x.csv", "u;label\n1.5;1,2\n2;1,3\n")
+    assert (file.read_rows(0, 2).tolist(), file.labels) == ([[1.5], [2]], ["1,2", "1,3"])
+
+
+LABEL_PAIRS = [("c.d", "a,b"), (7.0, 8.0), (0.5, 2.0), (3, 4), None]
+
+
+@given(tables, st.sampled_from([";", "\t"]), st.sampled_from(LABEL_PAIRS))
 def test_decimal_commas_give_the_same_features_bit_for_bit(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], mark: str, has_label: bool
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], mark: str, labels: Any
 ) -> None:
     """As pandas writes them for a European spreadsheet."""
     folder = tmp_path_factory.mktemp("x")
     table = pd.DataFrame(rows, columns=[f"f{i}" for i in range(len(rows[0]))])
-    if has_label:
-        table["label"] = ["a,b" if i % 2 else "c.d" for i in range(len(rows))]
+    if labels:
+        table["label"] = [labels[i % 2] for i in range(len(rows))]
     elif len(rows[0]) == 1:
         table["g"] = 1.5  # a single column has no separator
     table.to_csv(folder / "points.csv", index=False)
