@@ -40,9 +40,9 @@ def review(
 
     Writes a page that shows the most doubtful answers first and saves corrections.csv.
     """
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.review import review as run
+    from crnr_cli.system.extras import require_packages
 
     require_packages("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review

@@ -176,7 +176,7 @@ def tune_samples(
     )
     neighbors = options.neighbors or _neighbors(len(class_index))
     _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
-    recipes, notes = _recipes(samples.recipes, options)
+    recipes, notes = _recipes(samples, options)
     methods = _methods(options.methods, neighbors)
     default = make_method(DEFAULT.name, DEFAULT.parameters | {"neighbors": neighbors[0]})
     trials: list[Trial] = []
@@ -204,23 +204,27 @@ def tune_samples(
     )
 
 
-def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
-    """Return all ways to make vectors; the extractors take turns, because they differ most."""
-    found: list[VectorRecipe] = []
+def _recipes(samples: FoldedSamples, options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
+    """Return all ways to make vectors; the extractors take turns, because they differ most.
+
+    An automatic setting is decided by all samples; the same setting may then be in the list, too.
+    """
+    of_extractors = samples.recipes
+    found: dict[VectorRecipe, None] = {}
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
         for number, recipe in enumerate(of_extractors):
             if not _is_tried(recipe, of_extractors, steps, options.reading.extractor):
                 continue
             try:
-                recipe.with_settings(dict(steps))
+                decided = recipe.with_settings(dict(steps)).decide([samples.raw[number]])
             except UsageError as e:
                 impossible[str(e)] = None
             else:
-                found.append(VectorRecipe(number, recipe.extractor, steps))
+                found[VectorRecipe(number, recipe.extractor, tuple(decided.settings.items()))] = None
     if not found:
         raise UsageError(next(iter(impossible)))
-    return found, [Note("not tried", f"not tried: {why}") for why in impossible]
+    return list(found), [Note("not tried", f"not tried: {why}") for why in impossible]
 
 
 def _is_tried(
@@ -381,7 +385,8 @@ class VectorRecipe:
         if self.extractor is None:
             return ", ".join(steps)
         name, *others = self.extractor.tunable_settings().items()
-        chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
+        chosen = [Path(str(name[1])).name]
+        chosen += [option if value is True else f"{option} {value}" for option, value in others]
         return ", ".join([*chosen, *steps])
 
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
+from crnr_cli.results.table import RESIDUAL
 from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, require_file, require_utf_8
 from crnr_cli.system.names import class_key, normalize_path
 
-_RESIDUAL = "residual:"
 _RANKED = re.compile(r"label_[1-9][0-9]*")
 PATH, MARK = "path", "remove"
 _YES = {"x", "yes", "y", "1", "true"}
@@ -34,7 +34,7 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dic
         header = next(iter(reader), [])
         ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
         by_class = [
-            (i, name.removeprefix(_RESIDUAL)) for i, name in enumerate(header) if name.startswith(_RESIDUAL)
+            (i, name.removeprefix(RESIDUAL)) for i, name in enumerate(header) if name.startswith(RESIDUAL)
         ]
         found: dict[int, list[str]] = {}
         signs = DecimalSigns(path, reader.dialect.delimiter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,11 +19,21 @@ from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
+RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
 _NUMBERS = ("residual", "margin", "separation", "probability")
 _PROBABILITY = f"%.{DECIMALS}f"
 _MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
+
+
+class Predictions(list[Prediction]):
+    """The rows of a predictions file."""
+
+    def __init__(self, rows: Iterable[Prediction], classes: Iterable[str] = ()) -> None:
+        """Keep the rows, and the gallery's classes if the file lists all of them."""
+        super().__init__(rows)
+        self.classes = list(classes)
 
 
 class CsvFormatter:
@@ -50,7 +60,7 @@ class CsvFormatter:
     def header(self) -> bytes:
         """Return the first line."""
         if self._top is None:
-            extra = [f"residual:{name}" for name in self._classes]
+            extra = [f"{RESIDUAL}{name}" for name in self._classes]
         else:
             of_best = ("label", "residual", "probability") if self._more else ("label", "residual")
             extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
@@ -123,7 +133,7 @@ def _field(text: str) -> str:
 _quoted = lru_cache(maxsize=4096)(_field)
 
 
-def read_predictions(path: Path) -> list[Prediction]:
+def read_predictions(path: Path) -> Predictions:
     """Return the rows of a CSV written by classify, or of any CSV with columns truth and label."""
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
@@ -132,7 +142,12 @@ def read_predictions(path: Path) -> list[Prediction]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
-def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
+def listed_classes(columns: Iterable[str]) -> list[str]:
+    """Return the classes that have a column of residuals: all of the gallery, or none."""
+    return [column.removeprefix(RESIDUAL) for column in columns if column.startswith(RESIDUAL)]
+
+
+def parse_predictions(file: TextIO, name: str) -> Predictions:
     separator, lines = split_head(file)
     reader = csv.reader(lines, strict=True, delimiter=separator)
     signs = DecimalSigns(name, separator)
@@ -145,7 +160,8 @@ def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
-        return [_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row]
+        rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
+        return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
 

@@ -19,10 +19,6 @@ from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import format_count
 
-# The remedy of `require_file` for a missing predictions file, in sort and review.
-NO_REGULAR_FILE = ("there is no such file", "is not a regular file")
-
-
 _MARKS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _QUOTED = re.compile(r'"[^"]*"')
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*", re.ASCII)
@@ -196,18 +192,16 @@ def opened_csv(path: Path, usual: str = ",") -> Iterator[CsvRows]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
-def require_file(
-    path: Path, remedy: str, missing: str = "no such file", other: str = "is not a file"
-) -> None:
+def require_file(path: Path, remedy: str) -> None:
     """Raise an error if the file is missing or not a regular file: reading a pipe would block.
 
     The file is also protected from being overwritten by an output.
     """
     found = stat_or_none(path)
     if found is None:
-        raise DataError(f"{path}: {missing}; {remedy}")
+        raise DataError(f"{path}: no such file; {remedy}")
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path}: {other}; {remedy}")
+        raise DataError(f"{path}: is not a file; {remedy}")
     refuse_inputs([path])
 
 

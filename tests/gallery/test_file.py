@@ -91,7 +91,7 @@ def test_a_newer_format_is_refused_by_name(path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file.attrs["version"] = 99
     with pytest.raises(
-        GalleryError, match=r"gallery format 99, but this crnr .* reads up to 4; please upgrade"
+        GalleryError, match=r"gallery format 99, but this crnr .* reads up to 5; please upgrade"
     ):
         load_gallery(path)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crnr_cli.errors import describe_missing
+from crnr_cli.system.extras import describe_missing
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_images, noise
