@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, given_values, make_command
-from crnr_cli.cli.console import print_json, say, shown_progress
+from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
 from crnr_cli.cli.options import PrintOptions
 from crnr_cli.cli.parsing import Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -55,6 +55,7 @@ def review(
     if output.json:
         print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})
     if not output.quiet:
+        say_separators(table)
         for note in notes:
             say(f"note: {note}", style="yellow")
         say(f"wrote {path}; open it in a browser, review the answers, and save corrections.csv from there")

@@ -168,7 +168,7 @@ def nearest_pairs(
     progress: Progress,
     most: int = _CANDIDATES,
 ) -> Array:
-    """Return (p, 2): for every row of the first, at most so many nearest rows of the other above `at_least`.
+    """Return (p, 2): for every row of the first, the `most` nearest rows of the other above `at_least`.
 
     The products are computed block by block, so memory does not grow with the number of pairs.
     """

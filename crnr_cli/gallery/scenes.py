@@ -1,22 +1,19 @@
 """Find images of the same scene: one is a part of the other, mirrored, turned a little, or partly covered.
 
 Candidates are the nearest samples by their vectors. A small version of one image is laid over the other in 40
-ways, at every place where they share half of their area; details of the same scene agree at the best place.
-Details are the rest of an image without its local brightness and contrast: colours and light do not matter,
-and a cover costs its own area only.
+ways; the details of the same scene agree at the best place.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.gallery.duplicates import SIDE, Looks, find_mirrored_pairs, nearest_pairs
+from crnr_cli.gallery.duplicates import Looks, find_mirrored_pairs, nearest_pairs
 from crnr_cli.progress import Progress, silent
+from crnr_cli.solvers.overlay import details, overlay
 
 _CANDIDATES = 10  # per sample: a cover may make other covered images more similar
 _MIN_COSINE = 0.6  # of a candidate
@@ -24,13 +21,6 @@ _MIN_SIMILARITY = 0.55  # of details
 _MIN_RATIO = 2.0  # of the similarity to the typical one of unrelated images: plain shapes look alike anywhere
 _FEW = 8  # images
 _UNRELATED = 100  # pairs to find the typical one
-_ANGLES = (-10, -5, 0, 5, 10)  # degrees
-_SIZES = (1.0, 0.9, 0.8, 0.7)  # of the image that is laid over the other
-_WINDOW = 7  # pixels of the small image, for local brightness and contrast
-_NOISE = 25.0  # variance of the brightness where there is no detail
-_MIN_SHARED = 0.5  # of the area
-_PADDED = SIDE + SIDE // 2  # images that are farther apart than half a side share too little
-_LEAST_ENERGY = 1e-3
 
 
 class SameScene(NamedTuple):
@@ -103,85 +93,3 @@ def _overlay_pairs(left: Array, right: Array, places: Array, progress: Progress)
             similarity[those[better]], is_mirrored[those[better]] = found[better], mirrored[better]
             progress("comparing scenes", side * len(samples) + number + 1, 2 * len(samples))
     return similarity, is_mirrored
-
-
-def details(images: Array) -> Array:
-    """Return (m, SIDE, SIDE): images without their local brightness and contrast."""
-    from scipy.ndimage import uniform_filter  # slow to import, and only audit needs it
-
-    def local_mean(values: Array) -> Array:
-        mean: Array = uniform_filter(values, (0, _WINDOW, _WINDOW), mode="nearest")
-        return mean
-
-    values = images.astype(np.float32)
-    rest = values - local_mean(values)
-    found: Array = rest / np.sqrt(local_mean(rest * rest) + np.float32(_NOISE))
-    return found
-
-
-class _Ways(NamedTuple):
-    """The ways to lay one image over another: mirrored or not, turned, smaller."""
-
-    pixels: Array  # (4, ways * SIDE * SIDE): the four pixels that each laid pixel is mixed from
-    shares: Array  # (4, ways * SIDE * SIDE): their shares; 0 beyond the image
-    covers: Array  # (ways, P, P / 2 + 1): the conjugate transform of the covered area
-    is_shared: Array  # (ways, P, P): the places where enough area is shared
-    is_mirrored: Array  # (ways,)
-
-
-@cache
-def _list_ways() -> _Ways:
-    ways = list(product((1, -1), _ANGLES, _SIZES))
-    centre = (SIDE - 1) / 2
-    grid = np.moveaxis(np.indices((SIDE, SIDE)), 0, -1) - centre
-    where: Array = np.empty((len(ways), SIDE, SIDE, 2))
-    for number, (sign, angle, size) in enumerate(ways):
-        cosine, sine = np.cos(np.deg2rad(angle)), np.sin(np.deg2rad(angle))
-        where[number] = grid @ np.array([[cosine, -sine], [sine, cosine]]) / size * (1, sign) + centre
-    where = where.reshape(-1, 2)
-    inside = ((where >= 0) & (where <= SIDE - 1)).all(axis=1)
-    low = np.clip(where.astype(np.int64), 0, SIDE - 2)
-    down, right = (where - low).T
-    corners = list(product((0, 1), repeat=2))
-    pixels = [(low[:, 0] + i) * SIDE + low[:, 1] + j for i, j in corners]
-    shares = [(down if i else 1 - down) * (right if j else 1 - right) * inside for i, j in corners]
-    covers = np.conj(_transform(inside.reshape(-1, SIDE, SIDE)))
-    shared = _transform_back(_transform(np.ones((SIDE, SIDE))) * covers)
-    return _Ways(
-        np.stack(pixels),
-        np.stack(shares).astype(np.float32),
-        covers,
-        shared >= _MIN_SHARED * SIDE**2 - 0.5,
-        np.array([sign < 0 for sign, *_ in ways]),
-    )
-
-
-def overlay(over: Array, under: Array) -> tuple[Array, Array]:
-    """Lay the details of one image over those of several.
-
-    Return (m,) the correlation where both are, in the best way and at the best place, and (m,) whether the
-    image is mirrored for it.
-    """
-    ways = _list_ways()
-    laid = (over.reshape(-1)[ways.pixels] * ways.shares).sum(axis=0).reshape(-1, SIDE, SIDE)
-    energy = _transform_back(_transform(np.ones((SIDE, SIDE))) * np.conj(_transform(laid * laid)))
-    energy_under = _transform_back(_transform(under * under)[:, np.newaxis] * ways.covers)
-    products = _transform_back(_transform(under)[:, np.newaxis] * np.conj(_transform(laid)))
-    products /= np.sqrt(np.maximum(energy, _LEAST_ENERGY) * np.maximum(energy_under, _LEAST_ENERGY))
-    best = np.where(ways.is_shared, products, -1).max(axis=(2, 3))
-    chosen = best.argmax(axis=1)
-    return best[np.arange(len(under)), chosen], ways.is_mirrored[chosen]
-
-
-def _transform(images: Array) -> Array:
-    from scipy.fft import rfft2
-
-    found: Array = rfft2(images.astype(np.float32), (_PADDED, _PADDED))
-    return found
-
-
-def _transform_back(spectra: Array) -> Array:
-    from scipy.fft import irfft2
-
-    found: Array = irfft2(spectra, (_PADDED, _PADDED))
-    return found

@@ -15,7 +15,8 @@ from scipy.ndimage import affine_transform, gaussian_filter, uniform_filter
 from sklearn.datasets import load_digits
 
 from crnr_cli.gallery.duplicates import SIDE, Looks
-from crnr_cli.gallery.scenes import details, find_same_scenes, overlay
+from crnr_cli.gallery.scenes import find_same_scenes
+from crnr_cli.solvers.overlay import details, overlay
 from helpers.runner import Runner, read_rows
 
 
