@@ -180,15 +180,7 @@ def build(
             help="Read only new and changed files, remove missing ones; keep settings.",
         ),
     ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FILE",
-            help="Cache extracted features in this .h5 file; only new images are read.",
-        ),
-        Written(is_gallery=True),
-    ] = None,
+    cache: options.Cache = None,
     dask: options.Dask = None,
     *,
     vectors: VectorOptions,

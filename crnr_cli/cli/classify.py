@@ -67,6 +67,7 @@ def classify(
             show_default="auto",
         ),
     ] = None,
+    cache: options.Cache = None,
     dask: options.Dask = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     batch_size: Annotated[
@@ -108,6 +109,7 @@ def classify(
         format=format,
         **model.to_fields(),
         batch_size=batch_size,
+        cache=cache,
     )
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
