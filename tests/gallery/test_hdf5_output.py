@@ -6,11 +6,8 @@ import errno
 import io
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
 from crnr_cli.gallery import hdf5_output
@@ -58,26 +55,6 @@ def test_hdf5_never_sees_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_error_of_ours_comes_through_hdf5(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), written_hdf5(tmp_path / "x.h5"):
         raise ZeroDivisionError
-
-
-@settings(max_examples=20)
-@given(st.permutations(range(9)), st.integers(1, 9))
-def test_rows_are_written_to_their_places_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, order: list[int], count: int
-) -> None:
-    path = tmp_path_factory.mktemp("rows") / "x.h5"
-    values = np.random.default_rng(0).normal(size=(9, 3))
-    with path.open("wb+") as file:
-        with written_hdf5(file) as content:
-            placed = PlacedRows.of(content, "a/b", (9, 3), "float32", file.fileno())
-            for start in range(0, 9, count):
-                places = np.array(order[start : start + count])
-                placed.write(places, values[places])
-            placed.write(np.empty(0, np.int64), np.empty((0, 3)))
-        np.testing.assert_array_equal(placed.map_rows(), values.astype(np.float32))
-    with h5py.File(path) as content:
-        assert content["a/b"].dtype == np.float32
-        np.testing.assert_array_equal(content["a/b"][()], values.astype(np.float32))
 
 
 def test_consecutive_rows_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
