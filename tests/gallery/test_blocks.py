@@ -189,3 +189,14 @@ def test_stamps_are_pairs() -> None:
     assert column[-1].mtime_ns == 20
     with pytest.raises(ValueError, match="different sizes"):
         LazyStamps(np.array([1, 2]), np.array([10]))
+
+
+def test_arrays_larger_than_a_block_have_checksums_of_blocks() -> None:
+    arrays = {name: np.zeros(size, np.uint8) for name, size in (("a/small", BLOCK), ("a/large", BLOCK + 1))}
+    content = hdf5_contents.HDF5Contents(arrays, {"/": {"version": 4}}).with_blocks()
+    assert set(content.blocks) == {"a/large"}
+    assert set(content.all_arrays()) == {"a/small", "a/large", "blocks/a.large"}
+    assert not content.has_damaged_blocks()
+    wider = replace(content, blocks={"a/large": content.blocks["a/large"].astype(np.int64)})
+    assert wider.has_damaged_blocks()
+    assert not replace(content, attributes={"/": {"version": 3}}).has_blocks
