@@ -137,10 +137,10 @@ def find_supporters(
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
+    parts = _divide_by_cache(list_named_images(files), gallery, options)
     try:
-        parts = _divide_by_cache(list_named_images(files), gallery, options)
         opened = [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
-    except CrnrError as e:  # the model is missing or has changed, or the cache is of another one
+    except CrnrError as e:  # the model is missing or has changed
         return Supporters(nothing, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
     spellings = Spellings(gallery.classes)

@@ -141,12 +141,11 @@ def test_the_cache_of_another_network_is_refused(classified: Runner) -> None:
     assert classified("build", "gallery", *NETWORK, "-q") == Outcome(0, "", "")
     message = "cache.h5: its features come from another extractor than this gallery needs: 8 features of "
     before = Path("cache.h5").read_bytes()
-    outcome = classified("classify", "queries", "-o", "new.csv", *CACHED)
-    assert (outcome.exit, outcome.out) == (1, "")
-    assert outcome.err.startswith(f"error: {message}")
-    outcome = classified("review", "out.csv", *CACHED)
-    assert outcome.exit == 0
-    assert f"note: the page shows no gallery images: {message}" in outcome.err
+    for command in (("classify", "queries", "-o", "new.csv"), ("review", "out.csv")):
+        outcome = classified(*command, *CACHED)
+        assert (outcome.exit, outcome.out) == (1, "")
+        assert outcome.err.startswith(f"error: {message}")
+    assert not Path("review.html").exists()
     assert Path("cache.h5").read_bytes() == before
 
 
@@ -169,10 +168,12 @@ def test_classify_and_review_refuse_unsuitable_caches(classified: Runner) -> Non
     assert classified("classify", "table.npz", "-g", "features.h5", *CACHED) == Outcome(
         2, "", "error: --cache only applies to images; leave it out for feature files\n"
     )
-    words = "mine.h5: not written by `crnr extract`; give another file\n"
-    assert classified("classify", "queries", "--cache", "mine.h5") == Outcome(1, "", f"error: {words}")
-    outcome = classified("review", "out.csv", "--cache", "mine.h5")
-    assert outcome.err.startswith(f"note: the page shows no gallery images: {words}")
+    words = "error: mine.h5: not written by `crnr extract`; give another file\n"
+    for command in (("classify", "queries"), ("review", "out.csv")):
+        assert classified(*command, "--cache", "mine.h5") == Outcome(1, "", words)
+    outcome = classified("review", "out.csv", "--cache", "none.h5")
+    assert (outcome.exit, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: none.h5: ")
 
 
 def test_cached_queries_are_not_sent_to_workers(classified: Runner) -> None:
