@@ -507,12 +507,10 @@ class Reach:
         survive that the slower tests would kill.
         """
         first, last = reached_lines(mutant)
-        reaching = [
-            test
-            for test, lines in self.lines.get(mutant.file, {}).items()
-            if any(first <= line <= last for line in lines)
-        ]
-        reaching.sort(key=lambda test: self.seconds.get(test, 0.0))
+        by_test = self.lines.get(mutant.file, {})
+        reaching = [test for test, lines in by_test.items() if any(first <= line <= last for line in lines)]
+        # A line in the middle of a statement, such as a message, is reached by few.
+        reaching.sort(key=lambda test: (mutant.line not in by_test[test], self.seconds.get(test, 0.0)))
         spent = accumulate(self.seconds.get(test, 0.0) for test in reaching)
         return [
             test
