@@ -78,8 +78,11 @@ def test_the_threshold_is_the_value_of_that_rank() -> None:
 
 def test_only_the_perfect_separations_of_crc_are_outdated() -> None:
     crc, crnr = make_method("crc", {}), make_method("crnr", {})
-    perfect, finite = (Calibration(np.array([0.5, last]), "x") for last in (1.0, 1 - 1e-9))
-    assert [one.is_outdated(crc) for one in (perfect, finite)] == [True, False]
+    perfect, rounded, finite = (
+        Calibration(np.array([0.5, last]), "x") for last in (1.0, 1 - 0.5e-12, 1 - 1.5e-12)
+    )
+    assert [one.is_outdated(crc) for one in (perfect, rounded, finite)] == [True, True, False]
+    assert not Calibration(np.array([1.0, 0.5]), "x").is_outdated(crc)  # the largest is the last
     assert not perfect.is_outdated(crnr)
 
 

@@ -135,3 +135,9 @@ def test_columns_are_read_like_lists() -> None:
     ):
         with pytest.raises(ValueError, match=r"^the arrays have different sizes$"):
             LazyStamps(sizes, times)
+
+
+def test_empty_texts_are_one_byte_wide() -> None:
+    assert to_bytes(LazyTexts(np.array([b"", b""], dtype="S5"))).dtype == np.dtype("S1")
+    assert to_bytes(LazyTexts(np.array([b"abc", b""], dtype="S5"))).dtype == np.dtype("S3")
+    assert to_bytes(LazyTexts(np.array([b"\0\0c", b""], dtype="S3"))).tolist() == [b"\0\0c", b""]

@@ -295,3 +295,27 @@ def test_classes_of_one_name_are_not_written(tmp_path: Path) -> None:
     assert str(refused.value) == (
         "two classes would have the same name in the gallery; give them different names"
     )
+
+
+@pytest.mark.parametrize("code", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+def test_types_of_labels_are_stored_as_numpy_names_them(path: Path, code: str) -> None:
+    name = np.dtype(code).name
+    save_gallery(replace(small_gallery(), label_type=name), path)
+    assert load_gallery(path).label_type == name
+    with h5py.File(path) as file:
+        assert file.attrs["label_type"] == name.encode()
+
+
+def test_labels_of_another_type_are_refused(path: Path) -> None:
+    save_gallery(replace(small_gallery(), label_type="complex64"), path)
+    with pytest.raises(GalleryError) as refused:
+        load_gallery(path)
+    assert str(refused.value) == (
+        f"{path}: not a consistent gallery (the labels are of an unknown type, complex64); build it again"
+    )
+
+
+def test_labels_that_are_text_have_no_type(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert "label_type" not in file.attrs
+    assert load_gallery(path).label_type == ""

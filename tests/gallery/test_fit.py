@@ -13,7 +13,7 @@ from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery import fit
 from crnr_cli.gallery.fit import KnownSamples, copies_note, make_gallery, notes_on_copies, sort_by_class
-from crnr_cli.gallery.gallery import LABEL_TYPES, FittedGallery, SampleTable, describe
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable, describe
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.methods import make_method
 from crnr_cli.recipe.recipe import Recipe
@@ -125,11 +125,6 @@ def test_copies_are_found_in_batches_with_failed_queries() -> None:
     assert by_hash.names_in_batch(raw, vectors) == ["c"]
     by_vector = KnownSamples.of("pictures", ["x"], rows[2:])
     assert by_vector.names_in_batch(raw, vectors) == ["d"]
-
-
-def test_types_of_labels_are_those_of_numpy() -> None:
-    whole = {np.dtype(f"{kind}{size}").name for kind in "iu" for size in (1, 2, 4, 8)}
-    assert whole | {"bool", "float16", "float32", "float64"} == LABEL_TYPES
 
 
 def fitted(factor: str) -> FittedGallery:
