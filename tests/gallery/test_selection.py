@@ -18,6 +18,7 @@ from crnr_cli.gallery.entries import (
     hint,
     names_by_content,
     rows_by_name,
+    sample_names,
     select_names,
 )
 from crnr_cli.gallery.gallery import SampleTable
@@ -135,3 +136,18 @@ def test_two_different_examples_of_one_name_are_refused() -> None:
             "two different examples are called a; give them different names, or build the gallery again from "
             "all its sources"
         )
+
+
+def test_a_star_in_a_class_is_not_stopped_by_a_slash() -> None:
+    """A label is no path."""
+    known = ["a/b", "ab", "b"]
+    assert select_names(PATH, "class", ["a*"], known)[0] == {"a/b", "ab"}
+    assert select_names(PATH, "class", ["a?b"], known)[0] == {"a/b"}
+    assert select_names(PATH, "class", ["a[/]b"], known)[0] == {"a/b"}
+    assert select_names(PATH, "sample", ["a*"], known)[0] == {"ab"}
+
+
+def test_names_of_images_are_paths_and_names_of_rows_are_not() -> None:
+    images, rows = (sample_names(["a/b.png"], kind) for kind in ("pictures", "features"))
+    assert [images.find(name) for name in ("a/b.png", "./a//b.png")] == ["a/b.png", "a/b.png"]
+    assert [rows.find(name) for name in ("a/b.png", "./a//b.png")] == ["a/b.png", None]
