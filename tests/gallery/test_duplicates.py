@@ -119,3 +119,14 @@ def test_pairs_with_one_image_are_compared_by_their_vectors() -> None:
     # The first two have different images but equal vectors; of the others, none or one has an image.
     assert find_near_pairs(Looks.of(rows, images, np.array([0, 1]))).tolist() == [[2, 3]]
     assert find_near_pairs(Looks.of(rows, images, np.array([0, 2]))).tolist() == [[0, 1], [2, 3]]
+
+
+def test_images_that_look_the_same_are_found_whatever_their_vectors() -> None:
+    """By their hashes: the vectors of all six are as different as can be."""
+    images = [photo(seed) for seed in range(3)]
+    images += [recompressed(image) for image in images]
+    small = looks(images).images
+    assert find_near_pairs(Looks.of(np.eye(6), small, np.arange(6))).tolist() == [[0, 3], [1, 4], [2, 5]]
+    left = Looks.of(np.eye(9)[:6], small[:3], np.array([0, 2, 4]))
+    right = Looks.of(np.eye(9)[6:], small[3:], np.arange(3))
+    assert find_near_pairs(left, right).tolist() == [[0, 0], [2, 1], [4, 2]]

@@ -181,3 +181,13 @@ def test_too_many_failures_stop_an_extraction(crnr: Runner) -> None:
     with pytest.raises(DataError) as refused:
         run(work_on("photos", max_failure_rate=0.09))
     assert "stopped: 1 of 10 examples has to be skipped, and at most 9.00% is allowed" in str(refused.value)
+
+
+def test_failures_of_an_earlier_run_count(crnr: Runner) -> None:
+    make_images(crnr.here / "photos", per_class=2)
+    Path("photos/ant/0.png").write_bytes(b"")
+    with pytest.raises(Stop):
+        run(work_on("photos", batch_size=3), stop_at(3))
+    with pytest.raises(DataError) as refused:
+        run(work_on("photos", batch_size=3, max_failure_rate=0.0))
+    assert "stopped: 1 of 6 examples has to be skipped, and at most 0.00% is allowed" in str(refused.value)

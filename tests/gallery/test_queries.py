@@ -23,6 +23,7 @@ from crnr_cli.gallery.queries import (
     with_calibration,
     with_model_at,
 )
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import make_method
 from crnr_cli.recipe.network import Network
 from crnr_cli.sources.formats import Keys
@@ -215,3 +216,13 @@ def test_a_run_of_other_queries_keeps_the_open_network(crnr: Runner) -> None:
     other = run.with_source(features)
     assert (other.source, other.recipe.extractor, other.recipe.request) == (features, None, None)
     assert run.identity()["--provider"] == "auto"
+
+
+def test_progress_is_counted_in_queries(crnr: Runner) -> None:
+    seen: list[tuple[str, int, int]] = []
+    gallery = gallery_of_features(crnr)
+    answers = list(prepare(gallery, batch_size=6).answer(DecoderPool(1), lambda *step: seen.append(step)))
+    assert [one.batch.end for one in answers] == [6, 12, 15]
+    assert seen == [("classifying", done, 15) for done in (0, 6, 12, 15)]
+    resumed = replace(prepare(gallery, batch_size=6), first=2)
+    assert [one.batch.end for one in resumed.answer(DecoderPool(1))] == [15]
