@@ -53,14 +53,15 @@ def classified(crnr: Runner, network_runs: list[int]) -> Runner:
     return crnr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [
         NETWORK,
-        pytest.param((), marks=pytest.mark.slow),
-        pytest.param(("--extractor", "pixels", "--pca", "4"), marks=pytest.mark.slow),
-        pytest.param((*NETWORK, "--power", "0.5"), marks=pytest.mark.slow),
-        pytest.param(("--size", "24x24", "--parts", "4x4"), marks=pytest.mark.slow),
+        (),
+        ("--extractor", "pixels", "--pca", "4"),
+        (*NETWORK, "--power", "0.5"),
+        ("--size", "24x24", "--parts", "4x4"),
     ],
 )
 def test_classify_gives_the_same_answers_through_a_cache(
@@ -88,6 +89,8 @@ def test_one_cache_serves_build_and_classify(crnr: Runner, network_runs: list[in
     network_runs.clear()
     assert crnr("classify", "gallery", "-o", "out.csv", *CACHED, "-q") == Outcome(0, "", "")
     assert network_runs == []
+    assert crnr("classify", "gallery", "-o", "plain.csv", "-q") == Outcome(0, "", "")
+    assert same("plain.csv", "out.csv")
 
 
 def test_review_runs_no_network_for_cached_queries(classified: Runner, network_runs: list[int]) -> None:
