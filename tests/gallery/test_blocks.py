@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -200,3 +201,25 @@ def test_arrays_larger_than_a_block_have_checksums_of_blocks() -> None:
     wider = replace(content, blocks={"a/large": content.blocks["a/large"].astype(np.int64)})
     assert wider.has_damaged_blocks()
     assert not replace(content, attributes={"/": {"version": 3}}).has_blocks
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(None, True), (0, False), (4, False), (5, True)])
+def test_an_array_outside_of_the_file_is_not_mapped(
+    tmp_path: Path, offset: int | None, is_refused: bool
+) -> None:
+    (tmp_path / "x").write_bytes(bytes(range(12)))
+    dataset = SimpleNamespace(
+        id=SimpleNamespace(get_offset=lambda: offset),
+        nbytes=8,
+        name="/a/b",
+        dtype=np.dtype(np.uint8),
+        shape=(4, 2),
+    )
+    if is_refused:
+        with pytest.raises(GalleryError, match=r"^a/b lies outside of the file$"):
+            hdf5_contents._map_array(tmp_path / "x", dataset)
+        return
+    assert offset is not None
+    found = hdf5_contents._map_array(tmp_path / "x", dataset)
+    assert found.ravel().tolist() == list(range(offset, offset + 8))
+    assert not found.flags.writeable

@@ -191,3 +191,14 @@ def test_failures_of_an_earlier_run_count(crnr: Runner) -> None:
     with pytest.raises(DataError) as refused:
         run(work_on("photos", batch_size=3, max_failure_rate=0.0))
     assert "stopped: 1 of 6 examples has to be skipped, and at most 0.00% is allowed" in str(refused.value)
+
+
+def test_an_update_follows_the_folders_of_unchanged_images(crnr: Runner) -> None:
+    make_images(crnr.here / "photos", per_class=1)
+    run(work_on("photos/ant"))
+    with h5py.File("f.h5") as file:
+        assert "labels" not in file
+    report = run(work_on("photos", update=True))
+    assert (report.added, report.changed) == (2, 0)
+    with h5py.File("f.h5") as file:
+        assert file["labels"][()].tolist() == [b"ant", b"bee", b"cow"]

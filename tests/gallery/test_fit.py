@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery import fit
-from crnr_cli.gallery.fit import KnownSamples, copies_note, make_gallery, notes_on_copies, sort_by_class
+from crnr_cli.gallery.fit import (
+    KnownSamples,
+    copies_note,
+    make_gallery,
+    notes_on_copies,
+    sort_by_class,
+    write_gallery,
+)
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable, describe
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.methods import make_method
@@ -147,3 +155,16 @@ def test_a_gallery_describes_itself() -> None:
     calibrated = fitted("dense").calibrate(1)
     assert calibrated.calibration is not None
     assert describe(calibrated)["calibration"] == calibrated.calibration.origin
+
+
+def test_the_size_of_a_written_gallery_is_returned(tmp_path: Path) -> None:
+    assert write_gallery(fitted("dense"), tmp_path / "g.h5") == (tmp_path / "g.h5").stat().st_size
+
+
+def test_vectors_that_only_rounding_tells_apart_are_copies() -> None:
+    rows = np.eye(3)
+    known = KnownSamples.of("pictures", ["x", "y", "z"], rows)
+    near, far = (rows[:1] + np.array([0, distance, 0]) for distance in (0.9e-5, 1.1e-5))
+    assert known.known_mask([""], near).tolist() == [True]
+    assert known.known_mask([""], far).tolist() == [False]
+    assert known.known_mask(["y"], far).tolist() == [True]

@@ -155,8 +155,8 @@ def test_only_the_best_of_many_classes_are_written(
         "of 1001 classes, the 5 best of each query are written; choose how many with --top, or --top 0 for "
         "the residuals of all"
     )
-    expected = [text] if top is None and written else []
-    assert [note.text for note in run.notes()] == expected
+    expected = [("top", text)] if top is None and written else []
+    assert [(note.kind, note.text) for note in run.notes()] == expected
 
 
 def test_a_gallery_of_one_class_classifies_nothing(crnr: Runner) -> None:

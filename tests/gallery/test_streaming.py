@@ -340,3 +340,16 @@ def test_steps_that_learn_stream_more_examples_than_features(
     reading = Reading(steps=steps)
     assert streaming.can_stream(source, reading, make_method("crnr", {"neighbors": 5})) == expected
     assert not streaming.can_stream(source, reading, make_method("crnr", {}))
+
+
+def test_blocks_have_as_many_rows_as_fit(here: Path) -> None:
+    """100 values are 12 rows of 8; a row that is larger is a block too."""
+    write_file(*features(n=30))
+    seen: list[tuple[str, int, int]] = []
+    options = BuildOptions(Reading(jobs=1), parameters={"neighbors": 5})
+    build(["features.h5"], Path("streamed.h5"), options, lambda *step: seen.append(step))
+    assert [step for step in seen if step[0] == "reading"] == [("reading", end, 30) for end in (12, 24, 30)]
+    write_file(*features(n=8, d=101))
+    seen.clear()
+    build(["features.h5"], Path("streamed.h5"), options, lambda *step: seen.append(step))
+    assert [end for step, end, _ in seen if step == "reading"] == list(range(1, 9))
