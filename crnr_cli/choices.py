@@ -57,6 +57,7 @@ class ExtractorOptions:
 
     name: str | None = None  # in the registry; None: the user did not choose
     settings: Mapping[str, Any] = field(default_factory=dict)  # given by the user
+    try_mirror: bool = False  # for `tune`: try a network with and without mirror images
 
     @property
     def was_given(self) -> bool:
@@ -81,6 +82,7 @@ class NetworkOptions:
     layout: str | None = None
     output: str | None = None
     pool: str | None = None
+    mirror: bool = False
 
     def __post_init__(self) -> None:
         if self.preset is not None and self.preset not in PRESETS:

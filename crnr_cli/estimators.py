@@ -17,7 +17,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as e:
-    from crnr_cli.errors import describe_missing
+    from crnr_cli.system.extras import describe_missing
 
     raise ImportError(describe_missing("sklearn", "an estimator", "sklearn")) from e
 

@@ -25,9 +25,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import crnr_cli
-from crnr_cli.errors import NothingToCompare, describe_missing
+from crnr_cli.errors import NothingToCompare
 from crnr_cli.estimators import GalleryClassifier
 from crnr_cli.methods import METHODS, Samples
+from crnr_cli.system.extras import describe_missing
 from helpers.runner import Runner, rows
 from helpers.samples import make_images
 

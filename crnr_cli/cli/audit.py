@@ -99,9 +99,9 @@ def audit(
         on_notes=early,
         **error_handling.to_fields(),
     )
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.hdf5_contents import is_gallery
     from crnr_cli.jobs.audit import audit as run
+    from crnr_cli.system.extras import require_packages
 
     if html:
         require_packages("report", "--html", "jinja2")
@@ -174,11 +174,15 @@ def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
             for i in group:
                 others = "|".join(names[other] for other in group if other != i)
                 yield names[i], labels[i], finding, "", "", number, others, ""
+    for pair in report.scenes:
+        number += 1
+        for i, other in ((pair.one, pair.other), (pair.other, pair.one)):
+            yield names[i], labels[i], "same_scene", "", f"{pair.similarity:.6f}", number, names[other], ""
     for outlier in report.outliers:
         i = outlier.sample
         yield names[i], labels[i], "outlier", "", f"{outlier.similarity:.6f}", "", "", ""
     for known in report.known:
-        finding = "query_copy" if known.is_copy else "query_near_duplicate"
+        finding = f"query_{known.as_what.replace(' ', '_')}"
         yield names[known.sample], labels[known.sample], finding, "", "", "", known.query, ""
 
 
@@ -211,6 +215,14 @@ def audit_record(report: AuditReport) -> dict[str, Any]:
         ],
         "copies": groups(report.copies),
         "near_duplicates": groups(report.near),
+        "same_scene": [
+            {
+                "similarity": pair.similarity,
+                "mirrored": pair.is_mirrored,
+                **groups([(pair.one, pair.other)])[0],
+            }
+            for pair in report.scenes
+        ],
         "outliers": [
             {**sample(outlier.sample), "similarity": outlier.similarity} for outlier in report.outliers
         ],
@@ -225,7 +237,13 @@ def audit_record(report: AuditReport) -> dict[str, Any]:
         ],
         "queries": report.n_queries,
         "queries_in_gallery": [
-            {"query": known.query, **sample(known.sample), "copy": known.is_copy} for known in report.known
+            {
+                "query": known.query,
+                **sample(known.sample),
+                "copy": known.as_what == "copy",
+                "same_scene": known.as_what == "same scene",
+            }
+            for known in report.known
         ],
         "seconds": report.seconds,
     }
@@ -253,6 +271,12 @@ def show_audit(report: AuditReport) -> None:
         )
     _show(
         console,
+        "pairs of the same scene (cut, mirrored, turned or partly covered), the most similar first",
+        ("similarity", "classes", "images"),
+        [(f"{pair.similarity:.3f}", *_group(report, (pair.one, pair.other))[1:]) for pair in report.scenes],
+    )
+    _show(
+        console,
         "outliers: examples unlike any class",
         ("similarity", "label", "example"),
         [(f"{found.similarity:.3f}", labels[found.sample], names[found.sample]) for found in report.outliers],
@@ -276,10 +300,7 @@ def show_audit(report: AuditReport) -> None:
         console,
         "queries that are also in the gallery",
         ("as", "query", "example"),
-        [
-            ("copy" if known.is_copy else "near duplicate", known.query, names[known.sample])
-            for known in report.known
-        ],
+        [(known.as_what, known.query, names[known.sample]) for known in report.known],
     )
 
 
@@ -288,12 +309,14 @@ def _facts(report: AuditReport) -> list[tuple[str, str, str]]:
     share = f"{report.n_wins} of {report.n_answered}"
     near = sum(map(report.is_across, report.near))
     copies = sum(map(report.is_across, report.copies))
+    scenes = sum(report.is_across((pair.one, pair.other)) for pair in report.scenes)
     facts = [
         ("examples", str(len(report.names)), f"of {format_count(len(report.classes), 'class')}"),
         ("labels confirmed", share, f"by the other examples, in {format_count(report.folds, 'fold')}"),
         ("labels that look wrong", str(len(report.suspects)), ""),
         ("groups of copies", str(len(report.copies)), f"{copies} of them in several classes"),
         ("groups of near duplicates", str(len(report.near)), f"{near} of them in several classes"),
+        ("pairs of the same scene", str(len(report.scenes)), f"{scenes} of them in several classes"),
         ("outliers", str(len(report.outliers)), ""),
     ]
     if report.n_queries:

@@ -16,11 +16,11 @@ from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
-from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import GalleryError, UsageError
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
@@ -167,7 +167,7 @@ _FIXED = parameter_names(
 @make_command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
 def build(
     context: typer.Context,
-    sources: Sources,
+    sources: options.SourcesOrLabels = None,
     path: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="Gallery file to write."),
@@ -175,12 +175,17 @@ def build(
     ] = options.GALLERY,
     update: Annotated[
         bool,
+        typer.Option("--update", help="Follow all changes in the sources; keep settings."),
+    ] = False,
+    restore: Annotated[
+        bool,
         typer.Option(
-            "--update",
-            help="Read only new and changed files, remove missing ones; keep settings.",
+            "--restore",
+            help="With --update: bring removed examples back, and take all classes from the sources again.",
         ),
     ] = False,
     cache: options.Cache = None,
+    dry_run: options.DryRun = False,
     dask: options.Dask = None,
     *,
     vectors: VectorOptions,
@@ -196,8 +201,8 @@ def build(
 
     The examples are one folder of images per class, or a feature file.
     """
-    if cache and update:
-        raise UsageError("--update already reads only new files; leave out --cache or --update")
+    names = options.require_sources(context, sources, input.labels)
+    _check_update(update, path, cache, restore=restore, dry_run=dry_run)
     early = EarlyNotes(output.quiet)
     reading = reading_of(
         input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
@@ -208,19 +213,35 @@ def build(
     from crnr_cli.system.names import stat_or_none
 
     replaced = Replaced(path, output.quiet)
-    refuse_features(dask, sources)
+    refuse_features(dask, names)
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
         if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
-            report: BuildReport = run_update(sources, path, reading, progress, model, who)
+            report: BuildReport = run_update(
+                names, path, reading, progress, model, who, restore=restore, dry_run=dry_run
+            )
         else:
             build_options = BuildOptions(
                 reading, method.method, parameters.given_values(), method.calibrate, cache
             )
-            report = run_build(sources, path, build_options, replaced.look_before_work(progress), who)
+            report = run_build(names, path, build_options, replaced.look_before_work(progress), who)
     replaced.announce()
-    show_report(path, report, output, early)
+    show_report(path, report, output, early, dry_run=dry_run)
     replaced.say_lost(report.gallery)
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:
         say(f"note: CRNR_GALLERY is {used}, so other commands use that gallery unless they are given another")
     error_handling.finish(report.skipped)
+
+
+def _check_update(update: bool, path: Path, cache: Path | None, *, restore: bool, dry_run: bool) -> None:
+    """Raise an error for options that do not suit --update, or need it."""
+    from crnr_cli.system.names import stat_or_none
+
+    if cache and update:
+        raise UsageError("--update already reads only new files; leave out --cache or --update")
+    if restore and not update:
+        raise UsageError("--restore needs --update; without --update, build reads all examples again")
+    if dry_run and not update:
+        raise UsageError("--dry-run needs --update, which prints the changes of an existing gallery")
+    if dry_run and not stat_or_none(path):
+        raise GalleryError(f"{path}: no such gallery; create it with `crnr build FOLDER -o {path}`")

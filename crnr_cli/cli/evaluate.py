@@ -16,6 +16,7 @@ from crnr_cli.cli.console import (
     format_number,
     format_share,
     natural_width,
+    note_separators,
     plain_text,
     print_facts,
     print_json,
@@ -33,12 +34,12 @@ from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from crnr_cli.jobs.evaluate import EvaluateReport
-    from crnr_cli.results.scores import Average, Scores
+    from crnr_cli.results.scores import Average, OpenSet, Scores
 
-_MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 _MAX_MATRIX = 1000  # classes; for more, JSON has only the cells that are not zero
 _threshold_option = partial(
     typer.Option, parser=Number(at_most=1), metavar="SHARE", rich_help_panel="Pass/fail thresholds"
@@ -52,7 +53,7 @@ _PAIRS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdOptions:
-    """Scores that make the command fail. Inputs without an answer count as wrong in all of them."""
+    """Scores that make the command fail. docs/reference/scores.md has a table of what each counts."""
 
     min_accuracy: Annotated[
         float | None,
@@ -86,7 +87,7 @@ class ThresholdOptions:
         missed = [
             _report_if_below("accuracy", over_all.accuracy, self.min_accuracy, why),
             _report_if_below("macro F1", over_all.macro.f1, self.min_f1, why),
-            _report_if_below("answer rate", report.coverage, self.min_answer_rate, ""),
+            _report_if_below("answer rate", report.answer_rate, self.min_answer_rate, ""),
             _report_if_below(
                 "share of rejected outsiders",
                 report.open_set.share if report.open_set else None,
@@ -151,10 +152,10 @@ def evaluate(
 
     Prints accuracy, precision, recall, F1 and the confusion matrix.
     """
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.evaluate import Truth
     from crnr_cli.jobs.evaluate import evaluate as run
+    from crnr_cli.system.extras import require_packages
 
     if html:
         require_packages("report", "--html", "jinja2")
@@ -181,13 +182,14 @@ def evaluate(
     else:
         show_scores(report)
     if not output.quiet:
-        _say_notes(report, notes, corrections)
+        tables = [*map(Path, sources), *filter(None, (corrections, input.labels))]
+        _say_notes(report, [*note_separators(tables), *notes], corrections)
     thresholds.finish(report)
     error_handling.finish(report.skipped)
 
 
 def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:
-    for note in (*(note.text for note in report.notes), *notes):
+    for note in dict.fromkeys((*(note.text for note in report.notes), *notes)):
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
         rest = (
@@ -199,20 +201,36 @@ def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | Non
         say(f"note: {report.reviewed} of {rows} scored against {corrections}{rest}", style="yellow")
     else:
         say_some("note", _unknown_folders(report), style="yellow")
+    say_some("note", _missing_classes(report), style="yellow")
     if report.copies:
         from crnr_cli.gallery.fit import copies_note
 
         say(f"note: {copies_note(report.copies, len(report.rows))}", style="yellow")
 
 
+def _missing_classes(report: EvaluateReport) -> list[str]:
+    """Return one line per true class that the gallery lacks; names that may be misspelt come first."""
+    missing = report.missing_classes
+    similar = report.similar_classes(missing)
+    lines = [
+        f"{format_count(count, 'query')} of the class {name}, which the gallery does not have, "
+        f"{'counts as an outsider' if count == 1 else 'count as outsiders'}{_hint(similar.get(name))}"
+        for name, count in missing.items()
+    ]
+    return sorted(lines, key=lambda line: "did you mean" not in line)
+
+
+def _hint(like: str | None) -> str:
+    return f"; did you mean {like}?" if like else ""
+
+
 def _unknown_folders(report: EvaluateReport) -> list[str]:
     """Return one line per folder that is named after no class; names that may be misspelt come first."""
     lines = []
     folders = report.unknown_folders
-    is_quick = len(folders) * len(report.known_classes) <= _MAX_COMPARED
+    similar = report.similar_classes(folders)
     for folder, count in folders.most_common():
-        like = report.class_like(folder) if is_quick else None
-        hint = f"; did you mean {like}?" if like else ""
+        hint = _hint(similar.get(folder))
         if folder.lower().removeprefix("_") == "unknown":
             hint = "; if they belong to no class of the gallery, add --outsiders with this folder"
         queries = format_count(count, "query")
@@ -238,9 +256,39 @@ def _write_confusion(path: Path, scores: Scores) -> None:
 
 
 def _record(report: EvaluateReport) -> dict[str, Any]:
+    scores, over_all = report.scores, report.over_all
+    return {
+        **_scores_record(scores),
+        "over_all": {
+            "n": over_all.n,
+            "accuracy": over_all.accuracy,
+            "interval": over_all.interval,
+            "macro": asdict(over_all.macro),
+        },
+        "known": _known_record(report),
+        "inputs": len(report.rows),
+        "answered": report.answered,
+        "coverage": report.answer_rate,
+        "in_gallery": len(report.copies) if report.gallery else None,
+        "without_truth": report.without_truth,
+        "reviewed": report.reviewed,
+        "failed": dict(report.failed),
+        "passed_over": report.unrelated,
+        "rejected": len(report.rejected) + report.rejected_without_truth,
+        "rejected_with_truth": len(report.rejected),
+        "rejected_guess_right": report.rejected_guess_right,
+        "reliability": asdict(report.reliability) if report.reliability else None,
+        "sets": _sets_record(report),
+        "open_set": _open_set_record(report),
+        "classes": [vars(score) for score in scores.classes],
+        "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
+        "confusion_cells": scores.cells.tolist(),
+    }
+
+
+def _scores_record(scores: Scores) -> dict[str, Any]:
     from crnr_cli.results.intervals import macro_intervals
 
-    scores, over_all = report.scores, report.over_all
     return {
         "n": scores.n,
         "correct": scores.correct,
@@ -249,29 +297,18 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "macro": asdict(scores.macro),
         "macro_intervals": asdict(macro_intervals(scores)),
         "weighted": asdict(scores.weighted),
-        "over_all": {
-            "n": over_all.n,
-            "accuracy": over_all.accuracy,
-            "interval": over_all.interval,
-            "macro": asdict(over_all.macro),
-        },
-        "inputs": len(report.rows),
+    }
+
+
+def _known_record(report: EvaluateReport) -> dict[str, Any]:
+    """Return the block of known queries, as it is printed: every share is of all `n` of them."""
+    return {
+        **_scores_record(report.over_all),
         "answered": report.answered,
-        "coverage": report.coverage,
-        "in_gallery": len(report.copies) if report.gallery else None,
-        "without_truth": report.without_truth,
-        "reviewed": report.reviewed,
-        "failed": dict(report.failed),
-        "passed_over": report.unrelated,
+        "answer_rate": report.answer_rate,
         "rejected": len(report.rejected),
-        "rejected_with_truth": report.rejected_with_truth,
-        "rejected_guess_right": report.rejected_guess_right,
-        "reliability": asdict(report.reliability) if report.reliability else None,
-        "sets": _sets_record(report),
-        "open_set": _open_set_record(report),
-        "classes": [vars(score) for score in scores.classes],
-        "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
-        "confusion_cells": scores.cells.tolist(),
+        "failed": sum(1 for row in report.known if row.label is None),
+        "classes": [vars(score) for score in report.over_all.classes],
     }
 
 
@@ -288,6 +325,8 @@ def _open_set_record(report: EvaluateReport) -> dict[str, Any] | None:
         **asdict(found),
         "share_rejected": found.share,
         "interval": found.interval,
+        "share_accepted": found.share_accepted,
+        "interval_accepted": found.interval_accepted,
         "accuracy": found.accuracy,
         "accuracy_interval": found.accuracy_interval,
     }
@@ -296,12 +335,18 @@ def _open_set_record(report: EvaluateReport) -> dict[str, Any] | None:
 def show_scores(report: EvaluateReport) -> None:
     console = results_console()
     scores = report.scores
-    print_facts(console, _facts(report))
-    print_table(console, _class_table(scores))
+    _show_blocks(console, report)
+    if not report.known:
+        return
+    if report.open_set:
+        console.print("known queries by class")
+    print_table(console, _class_table(report.over_all))
     if _CELL * len(scores.classes) <= console.width:
         matrix = _confusion_table(scores)
         if natural_width(console, matrix) <= console.width:
-            console.print("confusion matrix: rows are true classes, columns are labels")
+            without = report.over_all.n - scores.n
+            rest = f"; {format_count(without, 'query')} without an answer not counted" if without else ""
+            console.print(f"confusion matrix: rows are true classes, columns are labels{rest}")
             print_table(console, matrix)
             return
     pairs = _confused_pairs(scores)
@@ -314,61 +359,80 @@ def show_scores(report: EvaluateReport) -> None:
     print_table(console, pairs)
 
 
-def _facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
-    """Return the name of each score, its value and a remark."""
-    scores, over_all = report.scores, report.over_all
-    partly = over_all.n > scores.n
+def _show_blocks(console: Console, report: EvaluateReport) -> None:
+    """Print the scores: in one block or, with outsiders, in one block per group, each with its number."""
+    known, rest, found = _known_facts(report), _other_facts(report), report.open_set
+    if found is None:
+        print_facts(console, [*known, *rest])
+        return
+    blocks = [
+        (f"Known queries ({report.over_all.n})", known),
+        (f"Outsiders ({found.outsiders})", _outsider_facts(found)),
+        (f"All queries ({len(report.rows)})", rest),
+    ]
+    for heading, facts in blocks:
+        if facts:
+            console.print(heading, style="bold")
+            print_facts(console, facts)
+            console.print()
+
+
+def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
+    """Return the name of each score of the known queries, its value and a remark."""
+    scores = report.over_all
+    partly = report.answered < scores.n
+    remark = f"{scores.correct} of {scores.n} correct" + ("; no answer counts as wrong" if partly else "")
     facts = [
-        (
-            "accuracy",
-            format_share(scores.accuracy, scores.interval),
-            f"{scores.correct} of {scores.n} correct",
-        )
+        ("accuracy", format_share(scores.accuracy, scores.interval), remark),
+        ("macro F1", format_number(scores.macro.f1), "every class counts the same"),
     ]
     if partly:
-        remark = f"{over_all.correct} of {over_all.n} correct; no answer counts as wrong"
-        facts.append(("accuracy over all", format_share(over_all.accuracy, over_all.interval), remark))
-    facts.append(("macro F1", format_number(scores.macro.f1), "every class counts the same"))
-    if partly:
-        facts.append(("macro F1 over all", format_number(over_all.macro.f1), "no answer counts as wrong"))
-    if report.answered < report.insiders:
-        remark = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
-        facts.append(("answer rate", format_number(report.coverage), remark))
-    facts += _of_outsiders(report)
+        remark = f"{report.answered} of {scores.n} got an answer"
+        if report.answered:
+            remark += f"; accuracy of these {format_number(report.scores.accuracy)}"
+        facts.append(("answer rate", format_number(report.answer_rate), remark))
     if reliability := report.reliability:
-        remark = (
-            f"mean probability {format_number(reliability.mean_probability)}, right "
-            f"{format_number(reliability.accuracy)}"
-        )
+        mean, right = map(format_number, (reliability.mean_probability, reliability.accuracy))
+        remark = f"mean probability {mean}, right {right}"
         facts.append(("calibration error", format_share(reliability.error, reliability.interval), remark))
     if sets := report.sets:
-        remark = (
-            f"{sets.covered} of {sets.n} contain the true class; mean number of labels {sets.mean_size:.2f}"
-        )
+        size = f"mean number of labels {sets.mean_size:.2f}"
+        remark = f"{sets.covered} of {sets.n} label sets contain the true class; {size}"
         facts.append(("set coverage", format_share(sets.coverage, sets.interval), remark))
     if report.rejected:
-        facts.append(("rejected as unknown", str(len(report.rejected)), report.rejection_note))
+        remark = f"the best guess was right for {report.rejected_guess_right}"
+        facts.append(("rejected as unknown", str(len(report.rejected)), remark))
+    return facts
+
+
+def _outsider_facts(found: OpenSet) -> list[tuple[str, str, str]]:
+    given = next(iter(found.given.items()), None)
+    often = f"; most often as {given[0]}, {format_count(given[1], 'time')}" if given else ""
+    accepted = format_share(found.share_accepted, found.interval_accepted)
+    facts = [
+        ("rejected", format_share(found.share, found.interval), f"{found.rejected} of {found.outsiders}"),
+        ("wrongly accepted", accepted, f"{found.accepted} of {found.outsiders}{often}"),
+    ]
+    for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
+        if value is not None:
+            facts.append((f"AUROC, {name}", format_number(value), "0.5 is chance"))
+    if found.failed:
+        facts.append(("failed", str(found.failed), "not counted among the outsiders"))
+    return facts
+
+
+def _other_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
+    """Return counts of queries that are not scored, or that failed whether they are outsiders or not."""
+    facts = []
     if report.failed:
         reasons = ", ".join(f"{count} {status}" for status, count in report.failed.most_common())
         facts.append(("failed", str(sum(report.failed.values())), reasons))
     if report.unrelated:
         facts.append(("ignored", str(report.unrelated), "neither images nor named like images"))
     if report.without_truth:
-        facts.append(("without a true class", str(report.without_truth), "not scored"))
-    return facts
-
-
-def _of_outsiders(report: EvaluateReport) -> list[tuple[str, str, str]]:
-    found = report.open_set
-    if found is None:
-        return []
-    remark = f"{found.rejected} of {format_count(found.outsiders, 'outsider')}"
-    facts = [("outsiders rejected", format_share(found.share, found.interval), remark)]
-    remark = f"{found.correct} of {found.answers} correct, outsiders included"
-    facts.append(("accuracy of answers", format_share(found.accuracy, found.accuracy_interval), remark))
-    for name, value in (("separation", found.auroc), ("probability", found.auroc_of_probability)):
-        if value is not None:
-            facts.append((f"AUROC, {name}", format_number(value), "0.5 is chance"))
+        rejected = report.rejected_without_truth
+        remark = "not scored" + (f"; {rejected} rejected as unknown" if rejected else "")
+        facts.append(("without a true class", str(report.without_truth), remark))
     return facts
 
 

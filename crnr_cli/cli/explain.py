@@ -64,7 +64,7 @@ def explain(
     from crnr_cli.jobs.explain import explain as run
 
     if path:
-        from crnr_cli.errors import require_packages
+        from crnr_cli.system.extras import require_packages
 
         require_packages("report", "--output", "matplotlib", "jinja2")
         from crnr_cli.report.explanation import check_explanation, write_explanation

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, say_some
+from crnr_cli.cli.console import EarlyNotes, print_csv, print_json, say, say_left_out, say_notes, say_some
 from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # Settings of a gallery that are not listed, because they follow from other settings.
 _NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")
+
+
+_KINDS = ("added", "changed", "removed")  # of changes
 
 
 class Replaced:
@@ -70,7 +73,8 @@ class Replaced:
         self._note = f"replaced {self._path} of {made} ({content})"
 
     def say_lost(self, gallery: FittedGallery) -> None:
-        """Print what it had that the new one does not: added examples, tuned settings."""
+        """Print what it had that the new one does not: added examples, cleaning, tuned settings."""
+        from crnr_cli.gallery.cleaning import Cleaning, count_decisions
         from crnr_cli.gallery.file import GallerySummary
 
         if self._old is None:
@@ -83,6 +87,11 @@ class Replaced:
             say(
                 f"note: {format_count(len(lost), 'example')} of the previous gallery {were} dropped, such as "
                 f"{lost[0]}; use `crnr add` to keep them"
+            )
+        if forgotten := count_decisions([*Cleaning(self._old.cleaning)]):
+            say(
+                f"note: the cleaning of the previous gallery is lost: {forgotten}; "
+                "`crnr build --update` keeps it"
             )
         different = {
             key: value for key, value in self._old.settings.items() if new.settings.get(key) != value
@@ -100,18 +109,29 @@ class Replaced:
 
 
 def show_report(
-    path: Path, report: BuildReport, output: PrintOptions, early: EarlyNotes | None = None
+    path: Path,
+    report: BuildReport,
+    output: PrintOptions,
+    early: EarlyNotes | None = None,
+    *,
+    dry_run: bool = False,
 ) -> None:
     """Print what was written, as text or as JSON; for a gallery that existed before, also what changed.
 
-    Notes that were printed early are not repeated.
+    Notes that were printed early are not repeated. Of a dry run, the changes are printed as CSV.
     """
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
     from crnr_cli.methods.by_neighbors import worst_index_measurement
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
-    if output.json:
+    planned = [(name, kind) for kind in _KINDS for name in changes.get(kind, [])] if dry_run else []
+    if dry_run and output.json:
+        rows = [{"sample": name, "change": kind} for name, kind in planned]
+        print_json({"gallery": str(path), "planned": rows, "unchanged": changes["unchanged"]})
+    elif dry_run:
+        print_csv(["sample", "change"], planned)
+    elif output.json:
         record: dict[str, Any] = {
             "gallery": str(path),
             **describe(report.gallery),
@@ -125,11 +145,15 @@ def show_report(
         return
     say_left_out(report.left_out)
     say_notes(early.rest(report.notes) if early else report.notes)
-    for kind in ("added", "changed", "removed"):
-        say_some(kind, changes.get(kind, []))
+    if not dry_run:
+        for kind in _KINDS:
+            say_some(kind, changes.get(kind, []))
     if changes:
-        counts = [f"{len(changes[kind])} {kind}" for kind in ("added", "changed", "removed")]
+        counts = [f"{len(changes[kind])} {kind}" for kind in _KINDS]
         say(f"{', '.join(counts)}, {changes['unchanged']} unchanged")
+    if dry_run:
+        say(f"{path}: not changed by a dry run")
+        return
     gallery = report.gallery
     measured = worst_index_measurement(gallery.state)
     found = "" if measured is None else f", index with {measured.describe()}"

@@ -145,10 +145,10 @@ PANELS = {
             ),
         ),
         "remove": Screen(
-            "gallery class sample marked-in",
+            "gallery class example marked-in",
             (
                 "crnr remove gallery.h5 --class spam",
-                "crnr remove gallery.h5 --sample 'gallery/ham/*.png' --dry-run",
+                "crnr remove gallery.h5 --example 'gallery/ham/*.png' --dry-run",
                 "crnr remove gallery.h5 --marked-in audit.csv",
             ),
         ),
@@ -198,11 +198,11 @@ PANELS = {
             "", ("crnr model list", "crnr model list --json", "CRNR_MODELS=models crnr model list")
         ),
         "model get": Screen(
-            "weights",
+            "weights offline",
             (
                 "crnr model get efficientnet-lite0",
                 "crnr model get efficientnet-lite0 --weights efficientnet-lite0.pth",
-                "crnr model get efficientnet-lite0 --json",
+                "crnr model get dinov2-small",
             ),
         ),
         "model check": Screen(

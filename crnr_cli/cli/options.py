@@ -42,6 +42,15 @@ Sources = Annotated[
         "stdin.",
     ),
 ]
+# Optional, because a label table names files too; see `require_sources`.
+SourcesOrLabels = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE...",
+        help=f"Folders, images, feature files ({', '.join(READERS)}), or - to read a list of files from "
+        "stdin. With --labels, the default is all files of the label table.",
+    ),
+]
 GalleryPath = Annotated[
     Path,
     typer.Option(
@@ -332,6 +341,13 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
     if chosen is None:
         context.fail("missing argument: GALLERY")
     return chosen
+
+
+def require_sources(context: typer.Context, sources: list[str] | None, labels: Path | None) -> list[str]:
+    """Return the sources; there may be none if a label table names the files."""
+    if not sources and labels is None:
+        context.fail("missing argument: SOURCE...")
+    return sources or []
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -276,6 +276,9 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
+_OFF = ("", "0", "false", "no", "off")  # values of environment variables
+
+
 class _Option(TyperOption):
     kind: Callable[[Any], Any] | None = None  # None leaves the text or the flag as it is
     hidden_names: Sequence[str] = ()
@@ -290,6 +293,8 @@ class _Option(TyperOption):
             self.opts = shown
 
     def process_value(self, ctx: _Context, value: Any) -> Any:
+        if self.is_flag and isinstance(value, str):  # of an environment variable
+            value = value.strip().lower() not in _OFF
         return _process(self, ctx, value)
 
     def shell_complete(self, ctx: _Context, incomplete: str) -> list[Any]:

@@ -129,6 +129,13 @@ class PreprocessingOptions:
             show_default="auto",
         ),
     ] = None
+    mirror: Annotated[
+        bool,
+        _network_option(
+            "--mirror",
+            help="Use the mean of the features of an image and of its mirror image.",
+        ),
+    ] = False
 
     provider: Provider = AUTO
 
@@ -144,6 +151,7 @@ class PreprocessingOptions:
             "layout": self.layout,
             "output": self.extractor_output,
             "pool": self.pool,
+            "mirror": self.mirror or None,
         }
         return {"model": model, **{name: value for name, value in given.items() if value is not None}}
 
@@ -283,13 +291,14 @@ class Steps:
     """The steps of the recipe: one option each, with the name of the step in the registry."""
 
     power: Annotated[
-        float,
+        float | None,
         _vectors_option(
             parser=Number(above=0, at_most=100),
             metavar="P",
             help="Raise every feature to the power P, keeping its sign.",
+            show_default="auto",
         ),
-    ] = 1.0
+    ] = None
     pca: Annotated[
         int | None,
         _vectors_option(parser=Whole(), metavar="K", help="Reduce features to K principal components."),
@@ -321,7 +330,7 @@ class TriedSteps:
             help="Powers to try, preferred one first: another is chosen only if it is clearly better.",
         ),
         HiddenNames("power"),
-    ] = "1,0.5"
+    ] = "auto,1,0.7,0.5"
     pca: Annotated[
         str,
         _vectors_option(

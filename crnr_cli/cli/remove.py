@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import Written, make_command
-from crnr_cli.cli.console import print_csv, print_json, say, say_notes, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_notes, say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
 from crnr_cli.cli.parsing import HiddenNames
@@ -37,11 +37,12 @@ def remove(
     samples: Annotated[
         list[str] | None,
         typer.Option(
-            "--sample",
+            "--example",
             metavar="NAME",
             help="Example to remove, or a pattern such as 'ham/*.png'.",
             autocompletion=completion.complete_samples,
         ),
+        HiddenNames("sample"),
     ] = None,
     marked: Annotated[
         Path | None,
@@ -62,14 +63,17 @@ def remove(
     from crnr_cli.results.edited import read_marked_samples
 
     if not classes and not samples and not marked:
-        raise UsageError("choose what to remove with --class NAME, --sample NAME or --marked-in FILE")
+        raise UsageError("choose what to remove with --class NAME, --example NAME or --marked-in FILE")
     gallery = one_gallery(context, gallery, option)
     unwanted = Unwanted(classes or [], samples or [], read_marked_samples(marked) if marked else [])
+    if not output.quiet:
+        say_separators(marked)
     if dry_run:
         _show_plan(gallery, unwanted, output)
         return
+    why = f"remove --marked-in {marked}" if marked else "remove"
     with shown_progress(output.quiet) as progress:
-        report = run(gallery, unwanted, progress)
+        report = run(gallery, unwanted, progress, why)
     show_report(gallery, report, output)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, given_values, make_command
-from crnr_cli.cli.console import print_json, say, shown_progress
+from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
 from crnr_cli.cli.options import PrintOptions
 from crnr_cli.cli.parsing import Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -48,9 +48,9 @@ def review(
 
     Writes a page that shows the most doubtful answers first and saves corrections.csv.
     """
-    from crnr_cli.errors import require_packages
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.review import review as run
+    from crnr_cli.system.extras import require_packages
 
     require_packages("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review
@@ -63,6 +63,7 @@ def review(
     if output.json:
         print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})
     if not output.quiet:
+        say_separators(table)
         for note in notes:
             say(f"note: {note}", style="yellow")
         say(f"wrote {path}; open it in a browser, review the answers, and save corrections.csv from there")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crnr_cli.choices import ExtractorOptions
 from crnr_cli.cli import options
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
@@ -23,7 +25,7 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD_LIST, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, TriedSteps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
@@ -64,6 +66,14 @@ _Neighbors = Annotated[
     ),
     HiddenNames("neighbors"),
 ]
+_TryMirror = Annotated[
+    bool,
+    typer.Option(
+        "--try-mirror",
+        help="Try a network with and without --mirror.",
+        rich_help_panel="Network",
+    ),
+]
 _Plot = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Plot accuracy over lam: .png, .svg or .pdf."),
@@ -74,7 +84,7 @@ _Plot = Annotated[
 @make_command(side_by_side=True)
 def tune(
     context: typer.Context,
-    sources: Sources,
+    sources: options.SourcesOrLabels = None,
     path: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the best settings."),
@@ -97,6 +107,7 @@ def tune(
         ),
     ] = None,
     neighbors: _Neighbors = None,
+    try_mirror: _TryMirror = False,
     plot: _Plot = None,
     dask: options.Dask = None,
     *,
@@ -111,14 +122,17 @@ def tune(
 
     Keeps the defaults if no other settings are clearly better.
     """
+    sources = options.require_sources(context, sources, input.labels)
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(
         input, vectors, network, command="tune", on_notes=early, **error_handling.to_fields()
     )
-    from crnr_cli.errors import require_packages
+    if try_mirror:
+        reading = replace(reading, extractor=_try_mirror(reading.extractor))
     from crnr_cli.jobs.tune import TuneOptions
     from crnr_cli.jobs.tune import tune as run
+    from crnr_cli.system.extras import require_packages
 
     tune_options = TuneOptions(
         reading=reading,
@@ -144,6 +158,15 @@ def tune(
     if report.built:
         replaced.say_lost(report.built.gallery)
     error_handling.finish(report.skipped)
+
+
+def _try_mirror(chosen: ExtractorOptions) -> ExtractorOptions:
+    """Return the extractor, to be tried with mirror images too; UsageError unless it is a network."""
+    if chosen.name != "network":
+        raise UsageError("--try-mirror only applies to networks; add --extractor NAME or MODEL.onnx")
+    if chosen.settings.get("mirror"):
+        raise UsageError("--mirror and --try-mirror contradict each other; give one of them")
+    return replace(chosen, try_mirror=True)
 
 
 def _counts(text: str | None) -> list[int]:
@@ -255,7 +278,9 @@ def _table(report: TuneReport, *, with_interval: bool) -> Table:
 
 
 def _format_value(value: object) -> str:
-    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if value is None or value is True:
+        return "yes" if value else "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _same_reading(context: typer.Context, sources: list[str]) -> list[str]:
@@ -282,7 +307,7 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
         )
     settings = report.chosen.setting.parameters()
     extracted = (
-        parameter_names(VectorOptions) if is_table(reading[0]) else []
+        parameter_names(VectorOptions, PreprocessingOptions) if is_table(reading[0]) else []
     )  # before, so that it cannot be chosen now
     flags = " ".join(
         f"--{_OPTIONS.get(name, name)}"

@@ -64,4 +64,7 @@ def verify(
             compared += (
                 f"; {format_count(extra, 'example')} of the sources {is_or_are(extra)} not in the gallery"
             )
+        if removed := len(report.removed):
+            stay = "stays" if removed == 1 else "stay"
+            compared += f"; {format_count(removed, 'removed example')} {stay} removed"
         say(f"{gallery}: OK, {examples}, valid checksum{compared}")

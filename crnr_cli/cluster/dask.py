@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any
 
 from crnr_cli import __version__
-from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
 from crnr_cli.system.child import safe_path
 from crnr_cli.system.cores import Item, Result, Shared
+from crnr_cli.system.extras import require_packages
 
 TASKS_PER_THREAD = 4  # queued or running: enough to keep all threads busy, few enough to limit the memory
 SECONDS_TO_CONNECT = 20

@@ -81,15 +81,12 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     """
     within = others is None
     right = looks if others is None else others
-    found = [_nearest(looks.vectors, right.vectors, _MIN_COSINE, within, progress)]
+    found = [nearest_pairs(looks.vectors, right.vectors, _MIN_COSINE, within, progress)]
     if len(looks.images) and len(right.images):
         hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
-        by_hash = _nearest(*hashes, _MIN_HASH_COSINE, within, silent)
+        by_hash = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
         found.append(np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1))
-    pairs = np.concatenate(found)
-    if within:
-        pairs = np.sort(pairs, axis=1)
-    pairs = np.unique(pairs, axis=0)
+    pairs = np.unique(_sort_pairs(np.concatenate(found), within), axis=0)
     one, other = looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]
     seen = (one >= 0) & (other >= 0)
     is_near = np.zeros(len(pairs), dtype=bool)
@@ -102,6 +99,38 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
+
+
+def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple[int, int, float]]:
+    """Return pairs like `find_near_pairs`, one of which is mirrored, with their likeness."""
+    within = others is None
+    right = looks if others is None else others
+    mirrored = looks.images[:, :, ::-1]
+    if not len(mirrored) or not len(right.images):
+        return []
+    hashes = perceptual_hashes(mirrored) / 8, perceptual_hashes(right.images) / 8
+    pairs = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
+    pairs = np.unique(_sort_pairs(pairs, within), axis=0)
+    one, other = pairs.T
+    far = np.minimum(
+        _to_neighbour(mirrored, right.images, False)[one],
+        _to_neighbour(right.images, right.images, True)[other],
+    )
+    same = _are_same(mirrored[one], right.images[other], far)
+    found = likeness(mirrored[one[same]], right.images[other[same]])
+    return list(
+        zip(
+            looks.with_images[one[same]].tolist(),
+            right.with_images[other[same]].tolist(),
+            found.tolist(),
+            strict=True,
+        )
+    )
+
+
+def _sort_pairs(pairs: Array, within: bool) -> Array:
+    """Return pairs with the smaller number first, if both numbers count the same samples."""
+    return np.sort(pairs, axis=1) if within else pairs
 
 
 def group_pairs(pairs: Array) -> list[list[int]]:
@@ -131,8 +160,15 @@ def find_exact_copies(hashes: Sequence[str]) -> list[list[int]]:
     return [group for group in by_hash.values() if len(group) > 1]
 
 
-def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: Progress) -> Array:
-    """Return (p, 2): for every row of the first, the nearest rows of the other above `at_least`.
+def nearest_pairs(
+    one: Array,
+    other: Array,
+    at_least: float,
+    within: bool,
+    progress: Progress,
+    most: int = _CANDIDATES,
+) -> Array:
+    """Return (p, 2): for every row of the first, the `most` nearest rows of the other above `at_least`.
 
     The products are computed block by block, so memory does not grow with the number of pairs.
     """
@@ -142,7 +178,7 @@ def _nearest(one: Array, other: Array, at_least: float, within: bool, progress: 
         rows = np.arange(len(products))
         if within:
             products[rows, start + rows] = -np.inf
-        count = min(_CANDIDATES, products.shape[1])
+        count = min(most, products.shape[1])
         columns = np.argpartition(-products, count - 1, axis=1)[:, :count]
         near = np.take_along_axis(products, columns, axis=1) >= at_least
         found.append(np.stack([start + np.nonzero(near)[0], columns[near]], axis=1))

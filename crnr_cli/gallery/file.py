@@ -17,7 +17,9 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery.calibration import Calibration
 from crnr_cli.gallery.gallery import (
+    CLEANING_PATHS,
     LABEL_TYPES,
+    CleaningTable,
     FittedGallery,
     LazyLabels,
     LazyStamps,
@@ -31,6 +33,7 @@ from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe, restore_extractor
+from crnr_cli.recipe.steps import Power
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
@@ -151,6 +154,7 @@ def _to_content(gallery: FittedGallery) -> HDF5Contents:
         "classes/names": classes,
         **{f"recipe/{key}": array for key, array in recipe.arrays.items()},
         **{f"state/{key}": array for key, array in gallery.state.items()},
+        **gallery.cleaning.to_arrays(),
     }
     if gallery.stamps:
         arrays["samples/size"], arrays["samples/mtime_ns"] = to_numbers(gallery.stamps)
@@ -210,6 +214,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
             _below("calibration/", arrays), content.attributes.get("calibration", {})
         ),
         label_type=root.get("label_type", b"").decode(),
+        cleaning=CleaningTable.read_from(arrays),
     )
     n, d = gallery.samples.vectors.shape
     if gallery.label_type not in ("", *LABEL_TYPES):
@@ -233,20 +238,24 @@ class GallerySummary:
     n_classes: int
     names: Sequence[str]  # of the samples
     settings: dict[str, Any]  # of the method and the recipe
+    cleaning: CleaningTable
 
     @classmethod
     def read(cls, path: Path) -> GallerySummary:
         """Read the summary; GalleryError if the file is not a gallery. The checksum is not verified."""
-        content = read_content(path, {"classes/names", "samples/names"}, may_map=MAY_REPLACE_OPEN)
+        wanted = {"classes/names", "samples/names", *CLEANING_PATHS}
+        content = read_content(path, wanted, may_map=MAY_REPLACE_OPEN)
         try:
             names = LazyTexts(content.arrays["samples/names"])
-            return cls(len(content.arrays["classes/names"]), names, _settings(content))
+            cleaning = CleaningTable.read_from(content.arrays)
+            return cls(len(content.arrays["classes/names"]), names, _settings(content), cleaning)
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
     @classmethod
     def of(cls, gallery: FittedGallery) -> GallerySummary:
-        return cls(len(gallery.classes), gallery.names, _settings(_to_content(gallery)))
+        settings = _settings(_to_content(gallery))
+        return cls(len(gallery.classes), gallery.names, settings, gallery.cleaning)
 
 
 def _settings(content: HDF5Contents) -> dict[str, Any]:
@@ -256,6 +265,7 @@ def _settings(content: HDF5Contents) -> dict[str, Any]:
     root = {key: to_plain_value(value) for key, value in content.attributes["/"].items() if key not in about}
     if recipe.get("kind") == "pictures":
         recipe["extractor"] = restore_extractor(Stored(recipe)).describe()
+    recipe.setdefault(Power.name, Power.off)  # not stored if it is off, but it may be on by default
     return root | recipe
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from crnr_cli.gallery.file import save_gallery
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.samples import ReadSamples, Report
 from crnr_cli.methods import Method, Samples, State, fit_method
-from crnr_cli.methods.base import make_indexes
+from crnr_cli.methods.base import make_indexes, reorder_state
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.methods.folds import group_copies
 from crnr_cli.progress import Progress, silent
@@ -61,6 +61,60 @@ def make_gallery(
         state=fit_method(method, samples) | index,
     )
     return gallery, notes
+
+
+def fit_again(
+    old: FittedGallery, read: ReadSamples, progress: Progress = silent
+) -> tuple[FittedGallery, list[Note]]:
+    """Return the gallery with these samples, and notes; the method is fitted only if it has to be."""
+    if gallery := _keep_state(old, read):
+        notes: list[Note] = []
+    else:
+        gallery, notes = make_gallery(read, old.method, progress)
+        gallery = replace(gallery, label_type=old.label_type)
+    if old.calibration is None or gallery.calibration is not None:
+        return gallery, notes
+    try:
+        return gallery.calibrate(1, progress), notes
+    except DataError as e:  # a calibration of other samples would be wrong
+        return gallery, [*notes, Note("calibration", f"the calibration is removed: {e}")]
+
+
+def _keep_state(old: FittedGallery, read: ReadSamples) -> FittedGallery | None:
+    """Return the gallery if it has the same samples, maybe with other names of the classes; else None.
+
+    The calibration depends on the order of the classes, because samples are held out in this order.
+    """
+    table = read.table
+    classes, order, _ = sort_by_class(table.labels, read.recipe.kind)
+    in_order = table.take(order)
+    if _are_equal(in_order, old.table) and in_order.labels == old.table.labels:
+        return replace(old, table=in_order)
+    if not _are_equal(table, old.table):
+        return None
+    pairs = set(zip(old.table.labels, table.labels, strict=True))
+    if not len(pairs) == len(old.classes) == len(classes):  # not one new name for each class
+        return None
+    places = {name: number for number, name in enumerate(old.classes)}
+    former = {new: places[name] for name, new in pairs}
+    numbers = np.array([former[name] for name in classes])
+    state = reorder_state(old.method, old.samples, old.state, numbers)
+    if state is None:
+        return None
+    is_same_order = state is old.state
+    samples = old.samples
+    if not is_same_order:
+        class_index = np.repeat(np.arange(len(classes)), np.diff(samples.edges)[numbers])
+        samples = Samples.of(samples.vectors[order], class_index, samples.parts)
+    calibration = old.calibration if is_same_order else None
+    return replace(
+        old, samples=samples, table=in_order, classes=classes, state=state, calibration=calibration
+    )
+
+
+def _are_equal(one: SampleTable, other: SampleTable) -> bool:
+    """Return whether names and contents are the same, in the same order."""
+    return one.names == other.names and one.hashes == other.hashes
 
 
 def write_gallery(gallery: FittedGallery, output: Path) -> int:

@@ -209,6 +209,61 @@ class SampleTable(Table):
         return self if self.stamps else replace(self, stamps=[Stamp()] * len(self))
 
 
+_OF_CLEANING = {
+    "hashes": "sha256",
+    "names": "names",
+    "former": "former",
+    "labels": "class",
+    "times": "when",
+    "reasons": "why",
+}
+CLEANING_PATHS = frozenset(f"cleaning/{name}" for name in (*_OF_CLEANING.values(), "size", "mtime_ns"))
+
+
+@dataclass(frozen=True)
+class CleaningTable(Table):
+    """The decisions of people on examples and classes, the oldest first; `gallery.cleaning` applies them."""
+
+    hashes: Sequence[str] = field(default_factory=list)  # of the example's content; empty for a class
+    names: Sequence[str] = field(default_factory=list)  # of the example
+    former: Sequence[str] = field(default_factory=list)  # the class without the decision
+    labels: Sequence[str] = field(default_factory=list)  # the class since then; empty if it was removed
+    times: Sequence[str] = field(default_factory=list)  # in UTC, as in ISO 8601
+    reasons: Sequence[str] = field(default_factory=list)  # the command
+    stamps: Sequence[Stamp] = field(default_factory=list)  # of the example's file
+
+    @classmethod
+    def read_from(cls, arrays: Mapping[str, Array]) -> CleaningTable:
+        """Return the decisions among the arrays of a gallery file, which may have none."""
+        stored = {path: array for path, array in arrays.items() if path.startswith("cleaning/")}
+        if not stored:
+            return cls()
+        if len({array.shape for array in stored.values()}) > 1:
+            raise ValueError("the arrays of the cleaning have different sizes")
+        texts = {column: LazyTexts(stored[f"cleaning/{name}"]) for column, name in _OF_CLEANING.items()}
+        sizes, times = stored["cleaning/size"], stored["cleaning/mtime_ns"]
+        if not sizes.dtype.kind == times.dtype.kind == "i":
+            raise ValueError("the sizes and times of the cleaning are not whole numbers")
+        return cls(**texts, stamps=LazyStamps(sizes, times))
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays that `read_from` takes."""
+        if not len(self):
+            return {}
+        texts = {f"cleaning/{name}": to_bytes(getattr(self, column)) for column, name in _OF_CLEANING.items()}
+        sizes, times = to_numbers(self.stamps)
+        return texts | {"cleaning/size": sizes, "cleaning/mtime_ns": times}
+
+    def describe(self) -> list[dict[str, str | None]]:
+        """Return the decisions as plain values."""
+        columns = (self.names, self.hashes, self.former, self.labels, self.times, self.reasons)
+        keys = ("sample", "sha256", "former", "class", "when", "why")
+        return [
+            {key: text or None for key, text in zip(keys, texts, strict=True)}
+            for texts in zip(*columns, strict=True)
+        ]
+
+
 @dataclass(frozen=True)
 class FittedGallery:
     """Everything that classify needs; the original images are no longer needed."""
@@ -223,6 +278,7 @@ class FittedGallery:
     calibration: Calibration | None = None  # for rejecting queries of no class
     sha256: str = ""  # of the file it was loaded from
     label_type: str = ""  # of the labels that an estimator was fitted to, unless text
+    cleaning: CleaningTable = field(default_factory=CleaningTable)
 
     @property
     def names(self) -> Sequence[str]:
@@ -316,6 +372,7 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
+        "cleaning": gallery.cleaning.describe(),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor, Made, Step, Stored
 from crnr_cli.recipe.gradients import are_colored
+from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.recipe.steps import Parts, grid_of
 from crnr_cli.sources.base import InputOptions, Source, Span
@@ -168,7 +170,13 @@ def extractors_to_try(
 def extractors_for_grid(extractor: Extractor, chosen: ExtractorOptions, grid: Grid) -> list[Extractor]:
     """Return the extractor as for whole images, its alternatives, and the extractor adapted to the tiles."""
     whole = extractor.for_tiles(*WHOLE, chosen.settings)
-    return [whole, *whole.alternatives(chosen.settings), whole.for_tiles(*grid, chosen.settings)]
+    mirrored = [replace(whole, mirror=True)] if chosen.try_mirror and isinstance(whole, Network) else []
+    return [
+        whole,
+        *mirrored,
+        *whole.alternatives(chosen.settings),
+        whole.for_tiles(*grid, chosen.settings),
+    ]
 
 
 def _option(setting: str, value: Any) -> str:

@@ -60,11 +60,12 @@ def stream_samples(
     unfitted, notes = start_reading(source, reading, seen)
     stream = _Stream(source, reading, progress, _labels(source, reading))
     recipe = unfitted
-    if not recipe.is_fitted:
+    if any(step.learns for step in recipe.steps):
         covariance = 3 * 8 * source.n_features**2
         memory.require_memory(
             covariance, f"--pca of {format_count(source.n_features, 'feature')}", "use fewer features"
         )
+    if not recipe.is_fitted:
         recipe = recipe.fit_to_blocks(lambda: stream.raw_blocks(unfitted))
     rows, vectors = stream.write_vectors(recipe, new, was_fitted=recipe is not unfitted)
     table = SampleTable(source.names(), stream.labels, LazyTexts(stream.hashes), stream.stamps).take(rows)

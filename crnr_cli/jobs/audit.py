@@ -26,6 +26,7 @@ from crnr_cli.gallery.samples import (
     read_samples,
     require_samples,
 )
+from crnr_cli.gallery.scenes import SameScene, find_same_scenes
 from crnr_cli.gallery.suspects import (
     FOLDS,
     AlikeClasses,
@@ -41,9 +42,11 @@ from crnr_cli.gallery.suspects import (
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count, is_or_are
+
+COPY, NEAR, SCENE = "copy", "near duplicate", "same scene"
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Known:
 
     query: str
     sample: int
-    is_copy: bool  # or a near duplicate
+    as_what: str  # COPY, NEAR or SCENE
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class AuditReport(Report):
     suspects: list[Suspect]
     copies: list[list[int]]  # groups of samples of the same content
     near: list[list[int]]  # groups of near duplicates; only the first of several copies is in them
+    scenes: list[SameScene]  # the most similar first; copies and near duplicates are not in them
     outliers: list[Outlier]
     small: list[tuple[int, int]]  # classes, and their numbers of different samples
     alike: list[AlikeClasses]
@@ -102,7 +106,8 @@ def audit(
     copies = find_exact_copies(gallery.hashes)
     again = {i for group in copies for i in group[1:]}
     firsts = np.array([i for i in range(len(gallery.names)) if i not in again])
-    pairs = firsts[find_near_pairs(looks.pick(firsts), progress=progress)]
+    near = group_pairs(firsts[find_near_pairs(looks.pick(firsts), progress=progress)])
+    scenes = _find_scenes(gallery, looks, [*copies, *near], progress)
     known: list[Known] = []
     n_queries = 0
     if queries is not None:
@@ -119,7 +124,8 @@ def audit(
         classes=gallery.classes,
         suspects=find_suspects(residuals, samples, method.signed),
         copies=copies,
-        near=group_pairs(pairs),
+        near=near,
+        scenes=scenes,
         outliers=find_outliers(looks.vectors, samples.edges, folds.copies, progress),
         small=find_small_classes(samples, folds.copies),
         alike=find_alike_classes(residuals, samples.class_index),
@@ -146,7 +152,7 @@ def _open(
         gallery = load_gallery(Path(names[0]))
         refuse_mentioned(gallery.names)
         return (with_model_at(model, gallery, Path(names[0])) if model else gallery), [], []
-    read = read_samples(open_source(names, reading), reading, progress)
+    read = read_samples(open_examples(names, reading), reading, progress)
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
     in_order = read.take(order)
     gallery = FittedGallery(
@@ -179,6 +185,19 @@ def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[N
     return looks, [Note("looks", text)]
 
 
+def _find_scenes(
+    gallery: FittedGallery, looks: Looks, groups: Iterable[Sequence[int]], progress: Progress
+) -> list[SameScene]:
+    """Return pairs of the same scene, except for those within a group of copies or near duplicates."""
+    joined = [(group[0], i) for group in groups for i in group[1:]]
+    together = group_pairs(np.array(joined, dtype=np.int64).reshape(-1, 2))
+    group_of = {i: number for number, group in enumerate(together) for i in group}
+    found = find_same_scenes(looks, by_vectors=gallery.recipe.has_network, progress=progress)
+    return [
+        pair for pair in found if pair.one not in group_of or group_of[pair.one] != group_of.get(pair.other)
+    ]
+
+
 def _find_known_queries(
     gallery: FittedGallery, looks: Looks, read: ReadSamples, reading: Reading
 ) -> list[Known]:
@@ -189,12 +208,14 @@ def _find_known_queries(
     queries = Looks.of(vectors)
     if kind == "pictures":
         queries = read_looks(vectors, names, hashes, DecoderPool(reading.jobs), reading.max_pixels)
-    alike = {int(query): int(sample) for query, sample in find_near_pairs(queries, looks)[::-1]}
+    scenes = find_same_scenes(queries, looks, by_vectors=gallery.recipe.has_network)
+    found = {pair.one: Known(names[pair.one], pair.other, SCENE) for pair in reversed(scenes)}
+    found |= {int(i): Known(names[i], int(j), NEAR) for i, j in find_near_pairs(queries, looks)[::-1]}
     of_hash = {digest: i for i, digest in reversed(list(enumerate(gallery.hashes)))}
     for query in np.flatnonzero(is_copy).tolist():
         nearest = int(np.argmax(looks.vectors @ queries.vectors[query]))
-        alike[query] = of_hash.get(hashes[query], nearest)
-    return [Known(names[query], sample, bool(is_copy[query])) for query, sample in sorted(alike.items())]
+        found[query] = Known(names[query], of_hash.get(hashes[query], nearest), COPY)
+    return [found[query] for query in sorted(found)]
 
 
 def _uncompared_note(folds: Folds) -> list[Note]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from crnr_cli.errors import UsageError, refuse_too_many, require_packages
+from crnr_cli.errors import UsageError, refuse_too_many
 from crnr_cli.gallery.extraction import read_queries_through_cache
 from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for_queries, open_queries
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.wording import Note, format_count
 

@@ -6,7 +6,7 @@ import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -23,7 +23,8 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read_answers
 from crnr_cli.results.reliability import Reliability, SetScores, measure_reliability, score_sets
-from crnr_cli.results.scores import OpenSet, Scores, is_outsider, score, score_open_set
+from crnr_cli.results.scores import OpenSet, Scores, divide_by_truth, has_answer, score, score_open_set
+from crnr_cli.results.table import Predictions
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.formats.csv_table import has_features
@@ -33,6 +34,8 @@ from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, format_count
+
+_MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class EvaluateReport(Report):
-    scores: Scores  # of the rows with a true class and an answer
-    over_all: Scores  # of all rows with a true class; failed rows count as wrong
+    scores: Scores  # of the known queries with an answer
+    over_all: Scores  # of all known queries; failed and rejected ones count as wrong
     rows: list[Prediction]
+    known: list[Prediction]  # rows whose true class is a class of the gallery
     without_truth: int
     failed: Counter[str]  # rows without a label, by status
     unrelated: int  # rows of unrelated files, which are ignored
@@ -59,35 +63,37 @@ class EvaluateReport(Report):
     )
     copies: list[str] = field(default_factory=list)  # queries that are also in this gallery
     reviewed: int | None = None  # rows whose truth comes from a review; None without corrections
+    classes: Sequence[str] = ()  # all classes of the gallery; empty if a predictions file does not list them
 
     @property
     def answered(self) -> int:
-        """Answered rows, whether their true class is known or not, without outsiders."""
-        return sum(1 for row in self.rows if has_answer(row) and not is_outsider(row))
+        """The number of known queries with an answer."""
+        return self.scores.n
 
     @property
-    def insiders(self) -> int:
-        """Rows that should have an answer: all but outsiders."""
-        return sum(1 for row in self.rows if not is_outsider(row))
-
-    @property
-    def coverage(self) -> float | None:
-        """The answer rate: the share of answered inputs, without outsiders; None if all are outsiders."""
-        return self.answered / self.insiders if self.insiders else None
+    def answer_rate(self) -> float | None:
+        """The share of the known queries that have an answer; None if all are outsiders."""
+        return self.scores.n / self.over_all.n if self.over_all.n else None
 
     @property
     def rejected(self) -> list[Prediction]:
-        """Rows labelled as unknown, except known outsiders."""
-        return [row for row in self.rows if row.label == UNKNOWN and not has_answer(row)]
+        """Known queries that are labelled as unknown."""
+        return [row for row in self.known if row.label == UNKNOWN]
 
     @property
-    def rejected_with_truth(self) -> int:
-        return sum(1 for row in self.rejected if row.truth)
+    def rejected_without_truth(self) -> int:
+        return sum(1 for row in self.rows if row.label == UNKNOWN and not row.truth)
 
     @property
     def rejected_guess_right(self) -> int:
         """Rejected rows whose best guess is the truth: the cost of rejecting."""
-        return sum(1 for row in self.rejected if row.truth and row.runner_up == row.truth)
+        return sum(1 for row in self.rejected if row.runner_up == row.truth)
+
+    @property
+    def missing_classes(self) -> dict[str, int]:
+        """True classes that the gallery does not have, with the number of their queries."""
+        found = self.open_set.true_classes if self.open_set else {}
+        return {name: count for name, count in found.items() if name != UNKNOWN}
 
     @property
     def unknown_folders(self) -> Counter[str]:
@@ -98,22 +104,17 @@ class EvaluateReport(Report):
         return folders
 
     @property
-    def known_classes(self) -> list[str]:
-        """The classes of the gallery or, without one, every truth and label."""
-        return self.gallery.classes if self.gallery else [score.name for score in self.over_all.classes]
+    def known_classes(self) -> Sequence[str]:
+        """The classes of the gallery or, if they are not listed, every truth and label."""
+        return self.classes or [score.name for score in self.over_all.classes]
 
-    def class_like(self, folder: str) -> str | None:
-        """Return the class whose name is most similar to a folder's, or None."""
-        lower = {name.lower(): name for name in reversed(self.known_classes)}
-        near = difflib.get_close_matches(folder.lower(), list(lower), n=1, cutoff=0.75)
-        return lower[near[0]] if near else None
-
-    @property
-    def rejection_note(self) -> str:
-        note = f"the best guess was right for {self.rejected_guess_right}"
-        if self.rejected_with_truth < len(self.rejected):
-            note += f" of the {self.rejected_with_truth} that have a true class"
-        return note
+    def similar_classes(self, names: Collection[str]) -> dict[str, str]:
+        """Return the most similar class of each name that has one; none of very many, which takes long."""
+        if len(names) * len(self.known_classes) > _MAX_COMPARED:
+            return {}
+        lower = {known.lower(): known for known in reversed(self.known_classes)}
+        near = {name: difflib.get_close_matches(name.lower(), list(lower), 1, 0.75) for name in names}
+        return {name: lower[found[0]] for name, found in near.items() if found}
 
     @property
     def mistakes(self) -> list[Prediction]:
@@ -143,11 +144,15 @@ def evaluate(
     if tables:
         _refuse_query_options(options, tables[0])
         refuse_inputs(name for name in tables if name != "-")
-        rows = [row for name in tables for row in _read(name)]
+        files = [_read(name) for name in tables]
+        rows = [row for file in files for row in file]
+        classes = [name for file in files for name in file.classes] if all(f.classes for f in files) else []
         refuse_mentioned(row.path for row in rows)
         if options.labels is not None:
             rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(mark_outsiders(rows, outsiders), ", ".join(names), reviewed)
+        return evaluate_rows(
+            mark_outsiders(rows, outsiders), ", ".join(names), reviewed, list(dict.fromkeys(classes))
+        )
     gallery = load_for_queries(options, gallery_path, progress)
     try:
         source = open_queries(names, gallery, options, path=gallery_path)
@@ -283,7 +288,11 @@ def evaluate_rows(
     corrections: Corrections | None = None,
     classes: Sequence[str] = (),
 ) -> EvaluateReport:
-    """Score the rows; the Unicode forms of a class in `classes`, or in the answers, are one class."""
+    """Score the rows; the Unicode forms of a class in `classes`, or in the answers, are one class.
+
+    A query of another class than all `classes` of the gallery is an outsider. If `classes` is empty, they are
+    not listed, and only queries whose truth is `unknown` are known to be outsiders.
+    """
     reviewed: int | None = None
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
@@ -296,33 +305,37 @@ def evaluate_rows(
             f"{name}: no query has a true class; put the queries into folders "
             "named after the gallery's classes, or give --labels or --corrections"
         )
-    known = [(row.truth, row.label if has_answer(row) else None) for row in rows if row.truth]
-    answered = [(truth, label) for truth, label in known if label is not None]
+    known, outsiders = divide_by_truth(rows, classes)
+    if not known and all(row.truth != UNKNOWN for row in outsiders):  # other names, rather than outsiders
+        raise DataError(
+            f"{name}: no true class, such as {outsiders[0].truth!r}, is a class of the gallery, such as "
+            f"{classes[0]!r}; use the names of the gallery's classes, or give outsiders with --outsiders"
+        )
     return EvaluateReport(
-        scores=score([truth for truth, _ in answered], [label for _, label in answered]),
-        over_all=score([truth for truth, _ in known], [label for _, label in known]),
+        # Outsiders are scored apart: as a class that no answer can be right for, they would lower every mean.
+        scores=_score([row for row in known if has_answer(row)]),
+        over_all=_score(known),
         rows=rows,
+        known=known,
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
         unrelated=n_inputs - len(rows),
         # Probabilities and sets do not apply to outsiders.
-        reliability=measure_reliability([row for row in rows if not is_outsider(row)]),
-        sets=score_sets([row for row in rows if not is_outsider(row)]),
-        open_set=score_open_set(rows),
+        reliability=measure_reliability(known),
+        sets=score_sets(known),
+        open_set=score_open_set(known, outsiders),
         reviewed=reviewed,
+        classes=classes,
     )
 
 
-def has_answer(row: Prediction) -> bool:
-    """Return whether the row has a label that can be right or wrong.
-
-    A rejected row has none, unless its truth is `unknown` too: then it is a known outsider, and rejecting it
-    is right.
-    """
-    return row.label is not None and (row.label != UNKNOWN or row.truth == UNKNOWN)
+def _score(known: Sequence[Prediction]) -> Scores:
+    return score(
+        [row.truth or "" for row in known], [row.label if has_answer(row) else None for row in known]
+    )
 
 
-def _read(name: str) -> list[Prediction]:
+def _read(name: str) -> Predictions:
     if name != "-":
         stat_or_none(name)  # reports a closed folder or a name that is too long
         return read_answers(Path(name))

@@ -29,7 +29,7 @@ from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.images import Images, is_unrelated
 from crnr_cli.sources.walk import list_named_images
-from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
+from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.names import Spellings, stat_or_none
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import format_count
@@ -73,7 +73,7 @@ def review(
 
 def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
     """Return the answers with their numbers, each file once, without unrelated files."""
-    require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
+    require_file(table, "give a predictions file written by `crnr classify`")
     rows: dict[str, tuple[int, Prediction]] = {}
     for number, row in enumerate(read_predictions(table)):
         if not row.path:

@@ -46,7 +46,7 @@ from crnr_cli.sorting.plan import (
 )
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import is_unrelated
-from crnr_cli.system.csv_file import NO_REGULAR_FILE, require_file
+from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import ON_WINDOWS, folds_names, path_key, stat_or_none, with_slashes
 
@@ -107,7 +107,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
 
 def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction, str | None]], int]:
     """Return the rows of inputs, each with a folder that may replace its label, and the number of others."""
-    require_file(table, "give a predictions file written by `crnr classify`", *NO_REGULAR_FILE)
+    require_file(table, "give a predictions file written by `crnr classify`")
     rows = read_answers(table)
     if not rows:
         raise DataError(f"{table}: has no rows")
@@ -323,7 +323,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
             )
         except FileNotFoundError:
             if done.how == "move" and Place(entry.source).status() is None:
-                reason = "there is no such file"
+                reason = GONE
         except FileExistsError:
             reason = f"there is another file at {entry.source}, which crnr does not overwrite"
         except (OSError, OutputError) as e:
@@ -337,7 +337,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
 def _put_back(entry: SortEntry, target: Place, report: UnsortReport) -> str | None:
     source = Place(entry.source)
     if target.status() is None:
-        return None if source.status() else "there is no such file"
+        return None if source.status() else GONE
     above = os.path.dirname(entry.source)  # noqa: PTH120
     os.makedirs(above, exist_ok=True)  # noqa: PTH103
     try:

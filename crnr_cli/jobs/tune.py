@@ -31,7 +31,7 @@ from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
 from crnr_cli.recipe.steps import grid_of
 from crnr_cli.results.scores import wilson_interval
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.wording import Note, format_count
@@ -143,7 +143,7 @@ def tune(
     """Try all settings on the source alone; if an output is given, build a gallery with the best choice."""
     started = time.perf_counter()
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
-    source = open_source(names, options.reading)
+    source = open_examples(names, options.reading)
     if output:
         refuse_other_ending(output)
     read = read_raw_by_all(source, options.reading, progress, options.grids())
@@ -176,7 +176,7 @@ def tune_samples(
     )
     neighbors = options.neighbors or _neighbors(len(class_index))
     _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
-    recipes, notes = _recipes(samples.recipes, options)
+    recipes, notes = _recipes(samples, options)
     methods = _methods(options.methods, neighbors)
     default = make_method(DEFAULT.name, DEFAULT.parameters | {"neighbors": neighbors[0]})
     trials: list[Trial] = []
@@ -204,23 +204,27 @@ def tune_samples(
     )
 
 
-def _recipes(of_extractors: Sequence[Recipe], options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
-    """Return all ways to make vectors; the extractors take turns, because they differ most."""
-    found: list[VectorRecipe] = []
+def _recipes(samples: FoldedSamples, options: TuneOptions) -> tuple[list[VectorRecipe], list[Note]]:
+    """Return all ways to make vectors; the extractors take turns, because they differ most.
+
+    An automatic setting is decided by all samples; the same setting may then be in the list, too.
+    """
+    of_extractors = samples.recipes
+    found: dict[VectorRecipe, None] = {}
     impossible: dict[str, None] = {}
     for steps in options.step_settings():
         for number, recipe in enumerate(of_extractors):
             if not _is_tried(recipe, of_extractors, steps, options.reading.extractor):
                 continue
             try:
-                recipe.with_settings(dict(steps))
+                decided = recipe.with_settings(dict(steps)).decide([samples.raw[number]])
             except UsageError as e:
                 impossible[str(e)] = None
             else:
-                found.append(VectorRecipe(number, recipe.extractor, steps))
+                found[VectorRecipe(number, recipe.extractor, tuple(decided.settings.items()))] = None
     if not found:
         raise UsageError(next(iter(impossible)))
-    return found, [Note("not tried", f"not tried: {why}") for why in impossible]
+    return list(found), [Note("not tried", f"not tried: {why}") for why in impossible]
 
 
 def _is_tried(
@@ -381,7 +385,8 @@ class VectorRecipe:
         if self.extractor is None:
             return ", ".join(steps)
         name, *others = self.extractor.tunable_settings().items()
-        chosen = [Path(str(name[1])).name, *(f"{option} {value}" for option, value in others)]
+        chosen = [Path(str(name[1])).name]
+        chosen += [option if value is True else f"{option} {value}" for option, value in others]
         return ", ".join([*chosen, *steps])
 
 

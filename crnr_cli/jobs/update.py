@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from crnr_cli import __version__
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.gallery.cleaning import CleanedSource, Cleaning
 from crnr_cli.gallery.entries import (
     Changes,
     Unwanted,
@@ -27,7 +30,7 @@ from crnr_cli.gallery.entries import (
     sample_names,
 )
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.fit import BuildReport, make_gallery
+from crnr_cli.gallery.fit import BuildReport, fit_again
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import refuse_mismatch
@@ -44,7 +47,7 @@ from crnr_cli.results.edited import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import Images
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
@@ -75,7 +78,7 @@ def add(
     Files that have not changed since they were added are not read again.
     """
 
-    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples, cleaning: Cleaning) -> ReadSamples:
         reading = given
         if given.label is not None:
             reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
@@ -83,7 +86,7 @@ def add(
             list_reviewed_images(corrections) if corrections else (open_source(names, reading), [])
         )
         if reading.label is None and corrections is None:
-            source = source.with_classes(gallery.classes, strict=True)
+            source = source.with_named_classes().with_classes(gallery.classes, strict=True)
             if folder := source.folder_of_no_class():
                 raise DataError(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
@@ -91,7 +94,8 @@ def add(
                 )
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe, path)
-        read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress)
+        is_suspect = _may_have_changed(known, old.table, spellings, gallery.classes, reading.label)
+        read = _read_changed_samples(is_suspect, old, spellings, gallery, source, reading, progress)
         new = read
         if corrections:
             copies, on_copies = find_copies(read.table, old.table)
@@ -107,17 +111,24 @@ def add(
         notes += _note_duplicates(old.table.take(kept), new.table.take(added))
         if reading.label is None:
             notes += unusable_classes(source, [*old.table.take(listed).labels, *read.table.labels])
+        by_hand = corrections is not None or reading.label is not None
+        notes += cleaning.note_added(new.table.take(added), old.table, why, by_hand=by_hand)
         chosen = _choose(old, new, [*kept, *(len(old.table) + row for row in added)])
         return replace(chosen, notes=read.notes + notes)
+
+    why = f"add --corrections {corrections.file}" if corrections else "add"
+    if given.label is not None:
+        why = "add --class"
 
     return _rewrite(path, change, model, progress)
 
 
-def remove(path: Path, unwanted: Unwanted, progress: Progress = silent) -> UpdateReport:
-    """Remove classes or samples by name."""
+def remove(path: Path, unwanted: Unwanted, progress: Progress = silent, why: str = "remove") -> UpdateReport:
+    """Remove classes or samples by name; the gallery remembers them, and `why`."""
 
-    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples, cleaning: Cleaning) -> ReadSamples:
         is_unwanted, notes = unwanted.find_in(path, gallery)
+        cleaning.note_removed(old.table.take(np.flatnonzero(is_unwanted)), why)
         return replace(old.take(np.flatnonzero(~is_unwanted)), notes=notes)
 
     return _rewrite(path, change, progress=progress)
@@ -139,7 +150,7 @@ def rename(
     The result is the gallery that would be built if the samples had the new class; they keep their names.
     """
 
-    def change(gallery: FittedGallery, samples: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, samples: ReadSamples, cleaning: Cleaning) -> ReadSamples:
         spellings = Spellings(gallery.classes)
         known, label = spellings.find(old), spellings.spell(new)
         if known is None:
@@ -151,6 +162,7 @@ def rename(
             )
         if merge and not exists:
             raise DataError(f"{path}: has no class {new} to merge with; {hint(new, gallery.classes)}")
+        cleaning.note_renamed(known, label, "rename --merge" if merge else "rename")
         labels = [label if one == known else one for one in samples.table.labels]
         count = format_count(sum(one == known for one in samples.table.labels), "example")
         text = f"class {old} is now part of {new}: {count}" if merge else f"class {old} is now {new}: {count}"
@@ -168,27 +180,39 @@ def update(
     progress: Progress = silent,
     model: Path | None = None,
     workers: Workers | None = None,
+    *,
+    restore: bool = False,
+    dry_run: bool = False,
 ) -> UpdateReport:
     """Make the gallery match the current sources; only files that may have changed are read.
 
     A sample whose file still exists but cannot be read is kept: a disk that is away for a moment must not
-    cost the gallery a class.
+    cost the gallery a class. Examples that people removed or relabelled stay so, unless `restore` forgets it.
     """
 
-    def change(gallery: FittedGallery, old: ReadSamples) -> ReadSamples:
+    def change(gallery: FittedGallery, old: ReadSamples, cleaning: Cleaning) -> ReadSamples:
         lister = workers.lister if workers else None
-        source = open_source(names, reading, lister=lister).with_classes(gallery.classes)
+        classes = {*gallery.classes, *cleaning.source_classes()}
+        source = open_examples(names, reading, lister).with_classes(classes)
+        notes = [_forget_cleaning(cleaning)] if restore else []
+        cleaned = CleanedSource(cleaning, old.table)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe, path)
         if known.keys().isdisjoint(map(spellings.spell, source.names())):  # renamed, or a mistake
-            _refuse_another_source(path, old.table, source)
-        read = _read_changed_samples(known, old, spellings, gallery, source, reading, progress, workers)
+            _refuse_another_source(path, old.table, source, cleaned)
+        is_suspect = _may_have_changed(known, old.table, spellings, gallery.classes, None, cleaned)
+        read = cleaned.apply(
+            _read_changed_samples(is_suspect, old, spellings, gallery, source, reading, progress, workers)
+        )
         fresh = rows_by_name(read.table)
         now = known | {name: len(old.table) + row for name, row in fresh.items()}
         errors = {spellings.spell(left.name): left.error for left in read.left_out}
         listed: list[int] = []
         kept = 0
+        removed = cleaned.removed
         for name in dict.fromkeys(map(spellings.spell, source.names())):
+            if name in removed:
+                continue
             if name not in errors:
                 listed.append(now[name])
             elif errors[name].status not in _REMOVING:
@@ -198,30 +222,46 @@ def update(
         require_samples(listed, read.left_out)
         chosen = _choose(old, read, listed)
         emptied = sorted(set(gallery.classes) - set(chosen.table.labels))
-        notes = [Note("emptied class", f"class {name}: no examples remain, removed") for name in emptied]
+        notes += [Note("emptied class", f"class {name}: no examples remain, removed") for name in emptied]
         if kept:
             text = f"{format_count(kept, 'example')} kept as before, because the files cannot be read now"
             notes.append(Note("kept", text))
-        notes += _note_new_classes(read.table, gallery.classes)
+        notes += _note_new_classes(read.table, gallery.classes) + cleaned.notes(known)
         return replace(chosen, notes=read.notes + notes)
 
-    return _rewrite(path, change, model, progress)
+    return _rewrite(path, change, model, progress, dry_run=dry_run)
+
+
+def _forget_cleaning(cleaning: Cleaning) -> Note:
+    """Forget all decisions, and return a note on them."""
+    forgotten = cleaning.clear()
+    text = (
+        f"{forgotten} restored: the gallery follows its sources again"
+        if forgotten
+        else "nothing to restore: no example of the gallery was removed or relabelled"
+    )
+    return Note("restored", text)
 
 
 def _rewrite(
     path: Path,
-    change: Callable[[FittedGallery, ReadSamples], ReadSamples],
+    change: Callable[[FittedGallery, ReadSamples, Cleaning], ReadSamples],
     model: Path | None = None,
     progress: Progress = silent,
+    *,
+    dry_run: bool = False,
 ) -> UpdateReport:
-    """Load, change, fit and save while holding the lock, so that no other process writes the gallery."""
+    """Load, change, fit and save while holding the lock, so that no other process writes the gallery.
+
+    Nothing is written if nothing has changed; a dry run neither fits nor writes.
+    """
     started = time.perf_counter()
-    with replacing(path) as file:
+    with nullcontext() if dry_run else replacing(path, if_written=True) as file:
         gallery = load_gallery(path, to_replace=True)
         if model:
             gallery = with_model_at(model, gallery, path)
-        vectors, table = gallery.samples.vectors, gallery.table.with_stamps()
-        new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors))
+        vectors, table, cleaning = gallery.samples.vectors, gallery.table.with_stamps(), Cleaning.of(gallery)
+        new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors), cleaning)
         changes, notes = compare_tables(table, new.table), new.notes
         learnt = [step.describe() for step in gallery.recipe.steps if step.learns]
         if learnt and (changes.added or changes.changed):
@@ -230,13 +270,14 @@ def _rewrite(
                 "to fit them to all examples, build the gallery again from all its sources"
             )
             notes = [*notes, Note("kept steps", text)]
-        calibrated, label_type = gallery.calibration is not None, gallery.label_type
-        gallery, of_gallery = make_gallery(new, gallery.method, progress)
-        gallery, notes = replace(gallery, label_type=label_type), notes + of_gallery
-        if calibrated:
-            gallery = _recalibrate(gallery, notes, progress)
-        save_gallery(gallery, file)
-        file_bytes = os.fstat(file.fileno()).st_size
+        if file:
+            before = replace(gallery, table=table)
+            gallery, of_gallery = fit_again(before, new, progress)
+            gallery, notes = replace(gallery, cleaning=cleaning.to_table()), notes + of_gallery
+            if model or gallery.state is not before.state or _differ(gallery, before):
+                gallery = replace(gallery, crnr_version=__version__)
+                save_gallery(gallery, file)
+        file_bytes = (os.fstat(file.fileno()).st_size if file else 0) or path.stat().st_size
     return UpdateReport(
         gallery=gallery,
         seconds=time.perf_counter() - started,
@@ -247,12 +288,9 @@ def _rewrite(
     )
 
 
-def _recalibrate(gallery: FittedGallery, notes: list[Note], progress: Progress) -> FittedGallery:
-    try:
-        return gallery.calibrate(1, progress)
-    except DataError as e:  # a calibration of other samples would be wrong
-        notes.append(Note("calibration", f"the calibration is removed: {e}"))
-        return gallery
+def _differ(one: FittedGallery, other: FittedGallery) -> bool:
+    """Return whether two galleries with the same state have other classes, stamps or decisions."""
+    return (one.table, one.classes, one.cleaning) != (other.table, other.classes, other.cleaning)
 
 
 def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:
@@ -280,14 +318,17 @@ def _note_duplicates(kept: SampleTable, added: SampleTable) -> list[Note]:
         f"{len(again)} of {format_count(len(added), 'added example')} {is_or_are(len(again))} now in "
         "the gallery twice: "
         f"{added.names[first]} is the same as "
-        f"{names[contents[first]]}; `crnr remove --sample` removes one"
+        f"{names[contents[first]]}; `crnr remove --example` removes one"
     )
     return [Note("twice", text)]
 
 
-def _refuse_another_source(path: Path, old: SampleTable, source: Source) -> None:
+def _refuse_another_source(path: Path, old: SampleTable, source: Source, cleaned: CleanedSource) -> None:
     """Refuse to replace all samples by others, unless their contents show that a folder was renamed."""
-    contents = {(class_key(label), sha256) for _, label, sha256 in source.read_contents()}
+    contents = {
+        (class_key(cleaned.find_label(name, sha256, label) or ""), sha256)
+        for name, label, sha256 in source.read_contents()
+    }
     if contents.isdisjoint((class_key(label), sha256) for label, sha256 in contents_of(old)):
         raise DataError(
             f"{path}: none of its {format_count(len(old), 'example')}, such as {old.names[0]}, is in "
@@ -316,7 +357,7 @@ def _choose(old: ReadSamples, read: ReadSamples, rows: Sequence[int]) -> ReadSam
 
 
 def _read_changed_samples(
-    known: Mapping[str, int],
+    is_suspect: Callable[[str, Stamp, tuple[str, ...]], bool],
     old: ReadSamples,
     spellings: Spellings,
     gallery: FittedGallery,
@@ -330,7 +371,7 @@ def _read_changed_samples(
     Names and classes get the gallery's spelling; `spellings` learns new names.
     """
     classes = Spellings(gallery.classes)
-    suspects = source.filter(_may_have_changed(known, old.table, spellings, classes, reading.label))
+    suspects = source.filter(is_suspect)
     if not len(suspects):
         return old.take([])
     reading = replace(reading, dtype=gallery.dtype)
@@ -350,16 +391,28 @@ def _may_have_changed(
     known: Mapping[str, int],
     old: SampleTable,
     spellings: Spellings,
-    classes: Spellings,
+    known_classes: Sequence[str],
     label: str | None,
+    cleaned: CleanedSource | None = None,
 ) -> Callable[[str, Stamp, tuple[str, ...]], bool]:
-    """Return a test whether a file's size, mtime or class differs from the gallery's sample of that name."""
+    """Return a test whether a file's size, mtime or class differs from the gallery's sample of that name.
+
+    The class is the class after the cleaning; removed samples that have not changed are no suspects.
+    """
+    classes = Spellings(known_classes)
     stamps, old_labels = list(old.stamps), list(old.labels)  # decoded at once, because all are needed
+    hashes = list(old.hashes) if cleaned and cleaned.is_needed else []
 
     def is_suspect(name: str, stamp: Stamp, candidates: tuple[str, ...]) -> bool:
-        row = known.get(spellings.spell(name))
-        labels = tuple(map(classes.spell, candidates[:1])) if label is None else (label,)
-        return row is None or (stamps[row], (old_labels[row],)) != (stamp, labels)
+        name = spellings.spell(name)
+        row = known.get(name)
+        found = classes.spell(candidates[0]) if candidates else None
+        expected = found if label is None else label
+        if cleaned and hashes and found is not None:
+            if row is None:
+                return not cleaned.is_still_removed(name, stamp, found)
+            expected = cleaned.find_label(name, hashes[row], found)
+        return row is None or (stamps[row], old_labels[row]) != (stamp, expected)
 
     return is_suspect
 

@@ -21,6 +21,7 @@ from crnr_cli.arrays import Array, Values, to_dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.admm import class_residuals
+from crnr_cli.solvers.factors import concatenate_spans
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
 from crnr_cli.wording import format_count
@@ -106,6 +107,10 @@ class Samples:
     def class_index(self) -> Array:
         """(n,): the class of every sample."""
         return np.repeat(np.arange(self.n_classes), np.diff(self.edges))
+
+    def rows_of_classes(self, classes: Array) -> Array:
+        """Return the rows of these classes, one class after the other."""
+        return concatenate_spans(self.edges, classes)
 
 
 def batch_size(n_samples: int) -> int:
@@ -197,6 +202,13 @@ class Method(ABC):
     @abstractmethod
     def fit(self, samples: Samples) -> State:
         """Return everything that `residuals` needs besides the samples, as plain arrays."""
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State | None:
+        """Return the state for the same samples with the classes in another order, by their numbers.
+
+        None if only `fit` can make it.
+        """
+        return None if state else {}
 
     @abstractmethod
     def residuals(self, samples: Samples, state: State, queries: Array) -> Values:
@@ -310,6 +322,21 @@ def fit_method(method: Method, samples: Samples) -> State:
             f"method {method.name} cannot be fitted to these examples with {given}: "
             "the matrix to invert is singular; choose less extreme parameters"
         ) from e
+
+
+def reorder_state(method: Method, samples: Samples, state: State, classes: Array) -> State | None:
+    """Return the state of `fit_method` for another order of the classes; None if only a fit can make it."""
+    if np.array_equal(classes, np.arange(samples.n_classes)):
+        return state
+    if samples.parts is None:
+        return method.reorder(samples, state, classes)
+    reordered: State = {}
+    for number, of_part in enumerate(states_of_parts(state, samples.n_parts)):
+        found = method.reorder(samples.part(number), of_part, classes)
+        if found is None:
+            return None
+        reordered |= {f"{key}.{number}": array for key, array in found.items()}
+    return reordered
 
 
 def make_indexes(method: Method, samples: Samples, progress: Progress = silent) -> State:

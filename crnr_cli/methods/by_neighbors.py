@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from crnr_cli.arrays import Array, FewClasses
-from crnr_cli.errors import GalleryError, UsageError, why_missing
+from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.methods.base import CodingMethod, Samples, Split, State
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.neighbors import Neighborhoods, find_nearest, local_residuals, search_bytes
 from crnr_cli.system import memory
+from crnr_cli.system.extras import why_missing
 from crnr_cli.wording import format_count
 
 _TRIED = 100  # samples, of which one is classified to find out whether the parameters make sense

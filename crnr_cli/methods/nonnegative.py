@@ -23,6 +23,7 @@ from crnr_cli.solvers.factors import (
     factorize_dense,
     factorize_gram,
     factorize_low_rank,
+    reorder_factor,
 )
 from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local
 
@@ -56,6 +57,10 @@ class NonNegative(LocalMethod):
     def fit(self, samples: Samples) -> State:
         factorize = factorize_dense if self._form(samples) == "dense" else factorize_low_rank
         return dict(vars(factorize(samples.vectors.T, samples.edges, self.class_weight, self.mu)))
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State | None:
+        factor = reorder_factor(factor_of(state), samples.edges, classes)
+        return None if factor is None else dict(vars(factor))
 
     def fit_bytes(self, samples: Samples) -> int:
         return factor_bytes(

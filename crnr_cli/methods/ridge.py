@@ -11,7 +11,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
 from crnr_cli.methods.by_neighbors import LocalMethod
 from crnr_cli.solvers.admm import class_bases, class_residuals, subspace_residuals
-from crnr_cli.solvers.factors import factor_bytes, projection, projection_form
+from crnr_cli.solvers.factors import concatenate_spans, factor_bytes, projection, projection_form
 from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local, local_norms, local_residuals
 
 _SMALL_WEIGHT = 0.03  # share of the weight of the whole code that a class without weight is given
@@ -29,6 +29,10 @@ def project(state: State, queries: Array) -> Array:
     return c
 
 
+def _reorder_projection(samples: Samples, state: State, classes: Array) -> State:
+    return {"projection": state["projection"][samples.rows_of_classes(classes)]}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Crc(LocalMethod):
     """Collaborative representation: ridge regression on the samples; the smallest r_i / ||c_i|| wins."""
@@ -41,6 +45,9 @@ class Crc(LocalMethod):
 
     def fit(self, samples: Samples) -> State:
         return {"projection": projection(samples.vectors.T, samples.edges, 0.0, self.lam)}
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        return _reorder_projection(samples, state, classes)
 
     def fit_bytes(self, samples: Samples) -> int:
         return projection_bytes(samples)
@@ -100,6 +107,9 @@ class Procrc(CodingMethod):
         T = projection(samples.vectors.T, samples.edges, gamma / scale, self.lam / scale)
         return {"projection": T / scale}
 
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        return _reorder_projection(samples, state, classes)
+
     def fit_bytes(self, samples: Samples) -> int:
         return projection_bytes(samples)
 
@@ -119,6 +129,13 @@ class Nsc(Method):
     def fit(self, samples: Samples) -> State:
         bases, edges = class_bases(samples.vectors.T, samples.edges)
         return {"bases": bases.T, "basis_edges": edges}
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        edges = state["basis_edges"]
+        return {
+            "bases": state["bases"][concatenate_spans(edges, classes)],
+            "basis_edges": np.cumsum([0, *np.diff(edges)[classes]]),
+        }
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)
@@ -142,6 +159,9 @@ class Croc(Method):
 
     def fit(self, samples: Samples) -> State:
         return Nsc().fit(samples) | Crc(lam=self.lam).fit(samples)
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        return Nsc().reorder(samples, state, classes) | _reorder_projection(samples, state, classes)
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         Y = np.ascontiguousarray(queries.T)

@@ -13,7 +13,7 @@ from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import Samples, State
 from crnr_cli.methods.by_neighbors import LocalMethod
 from crnr_cli.solvers import lasso
-from crnr_cli.solvers.factors import factor_bytes, factor_of
+from crnr_cli.solvers.factors import factor_bytes, factor_of, reorder_factor
 from crnr_cli.solvers.neighbors import Neighborhoods
 from crnr_cli.wording import format_count
 
@@ -37,6 +37,10 @@ class Src(LocalMethod):
 
     def fit(self, samples: Samples) -> State:
         return dict(vars(lasso.factorize(samples.vectors.T, samples.edges, self.lam)))
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State | None:
+        factor = reorder_factor(factor_of(state), samples.edges, classes)
+        return None if factor is None else dict(vars(factor))
 
     def fit_bytes(self, samples: Samples) -> int:
         d, itemsize = samples.vectors.shape[1], samples.vectors.itemsize

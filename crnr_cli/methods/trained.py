@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import CrnrError, DataError, why_missing
+from crnr_cli.errors import CrnrError, DataError
 from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.system.extras import why_missing
 
 _SMALLEST_C = 1e-12
 
@@ -56,6 +57,9 @@ class Trained(Method):
             weights, offsets = np.vstack([-weights, weights]), np.concatenate([-offsets, offsets])
         dtype = samples.vectors.dtype
         return {"weights": weights.astype(dtype), "offsets": offsets.astype(dtype)}
+
+    def reorder(self, samples: Samples, state: State, classes: Array) -> State:
+        return {key: array[classes] for key, array in state.items()}
 
     def residuals(self, samples: Samples, state: State, queries: Array) -> Array:
         values: Array = queries @ state["weights"].T + state["offsets"]

@@ -6,13 +6,16 @@ import os
 import shlex
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.models.config_files import read_config
 from crnr_cli.system.names import stat_or_none
 
+ORIGIN_FILE = "origin.json"  # in the folder of a downloaded model: its repository, commit and checksums
 _ENDINGS = (".onnx", ".ort")
 
 
@@ -27,18 +30,28 @@ class Weights:
     depth: float  # of an EfficientNet-Lite, compared with lite0
 
 
+@dataclass(frozen=True)
+class Repository:
+    """A repository on the Hugging Face hub that has a network in ONNX format."""
+
+    name: str
+    file: str  # in the repository, and in the network's own folder
+    revision: str | None = None  # a commit; without one, the newest commit is taken
+
+
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
     name: str
     n_features: int  # features per image
     size: int  # of an image, in pixels
     megabytes: int
-    licence: str
+    licence: str  # of the network itself: a repository with an export of it may not name one
     origin: str
     preset: str
     file: str  # in the folder of models
     weights: Weights | None = None
-    command: str | None = None  # of another program, with places for {folder}, {own_folder} and {file}
+    repository: Repository | None = None
+    command: str | None = None  # of another program, with places for {folder} and {file}
 
 
 def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownModel:
@@ -56,12 +69,12 @@ def _lite(number: int, *, size: int, megabytes: int, weights: Weights) -> KnownM
 
 
 def _hugging_face_model(name: str, repository: str, file: str, **about: int | str) -> KnownModel:
-    """Return a model on Hugging Face, with a description of how it expects images."""
+    """Return a model on the Hugging Face hub; its own folder has the files of its repository."""
     return KnownModel(
         name=name,
         origin=f"Hugging Face, {repository}",
         file=f"{name}/{file}",
-        command=f"hf download {repository} {file} preprocessor_config.json --local-dir {{own_folder}}",
+        repository=Repository(repository, file),
         **about,  # type: ignore[arg-type]
     )
 
@@ -210,6 +223,22 @@ def model_path(model: KnownModel) -> Path:
     return models_folder() / model.file
 
 
+class Origin(NamedTuple):
+    """The record of a download."""
+
+    commit: str | None
+    sha256: dict[str, str]  # by file
+
+
+def read_origin(model: KnownModel) -> Origin:
+    """Return the record that `crnr model get` wrote when it downloaded a model, or an empty one."""
+    content: dict[str, Any] = {}
+    with suppress(DataError):  # the file is damaged
+        content = read_config(models_folder() / model.name / ORIGIN_FILE) or {}
+    commit, sums = content.get("commit"), content.get("sha256")
+    return Origin(commit if isinstance(commit, str) else None, sums if isinstance(sums, dict) else {})
+
+
 def model_at(path: Path) -> KnownModel | None:
     """Return the known model that is kept at this path."""
     return next((model for model in MODELS.values() if model_path(model) == path), None)
@@ -261,8 +290,8 @@ def find_local_copy(path: Path) -> ModelPlace | None:
 
 def how_to_get(model: KnownModel) -> str:
     """Return a sentence with the command that gets a model."""
-    if model.weights:
-        return f"get it with `crnr model get {model.name}`"
+    if model.command is None:
+        return f"get it with `{command_for(model)}`"
     return f"get it with: {command_for(model)}"
 
 
@@ -271,7 +300,7 @@ def command_for(model: KnownModel) -> str:
     if model.command is None:
         return f"crnr model get {model.name}"
     folder = models_folder()
-    places = {"folder": folder, "own_folder": folder / model.name, "file": folder / model.file}
+    places = {"folder": folder, "file": folder / model.file}
     return model.command.format(**{name: shlex.quote(str(place)) for name, place in places.items()})
 
 

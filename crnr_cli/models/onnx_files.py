@@ -15,7 +15,7 @@ VARINT, EIGHT_BYTES, MESSAGE, FOUR_BYTES = 0, 1, 2, 5  # how a field is stored; 
 EXPORT_REMEDY = "export the network to ONNX first (see docs/reference/networks.md)"
 _LONGEST_TEXT = 2**16  # bytes
 # A large model may have a weights file next to it, with one of these endings.
-_COMPANIONS = (".data", "_data")
+COMPANIONS = (".data", "_data")
 # The fields of onnx.proto that lead to tensors, by message and number: the message that each contains.
 _FIELDS: dict[str, dict[int, str]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -101,7 +101,7 @@ class ModelHash(NamedTuple):
 def model_hash(path: Path) -> ModelHash:
     """Read the model and all its weights. File names do not matter, so that files can be renamed."""
     complete, early = hashlib.sha256(), hashlib.sha256()
-    companions = [path.with_name(path.name + ending) for ending in _COMPANIONS]
+    companions = [path.with_name(path.name + ending) for ending in COMPANIONS]
     try:
         named = [path.parent / name for name in external_files(path)]
         refuse_inputs([path, *named, *companions])

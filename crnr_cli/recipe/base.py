@@ -88,8 +88,12 @@ class Step(RecipePart):
 
     @property
     def is_fitted(self) -> bool:
-        """Always true, except for a step that learns from the gallery and has not been fitted yet."""
+        """Always true, except for a step that has not been decided or fitted to the gallery yet."""
         return True
+
+    def decide(self, lowest: float) -> Self:
+        """Return the step with an automatic setting decided, by the lowest raw value of the gallery."""
+        return self
 
     def fit(self, values: Array) -> Self:
         """Fit to the gallery's values after the previous steps, in float64; they may be overwritten."""
@@ -159,6 +163,7 @@ class Extractor(RecipePart):
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]]  # the names of the options that it takes
     is_slow: ClassVar[bool] = False  # whether it takes longer than the comparison with the gallery
+    default_power: ClassVar[float] = 1.0  # of the raw values, if none of them is negative
 
     @classmethod
     @abstractmethod

@@ -29,8 +29,9 @@ _NOT_STORED = {"folder", "session"}  # fields that belong to this process
 class Network(Extractor):
     name: ClassVar[str] = "network"
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
-    newest_version: ClassVar[int] = 3  # the first version in which the class token can be the vector
+    newest_version: ClassVar[int] = 5
     is_slow: ClassVar[bool] = True
+    default_power: ClassVar[float] = 0.7
 
     model: str  # the path of the file when the gallery was built
     sha256: str  # of the model
@@ -45,6 +46,7 @@ class Network(Extractor):
     channels: str
     layout: str
     pool: str  # how a map becomes a vector
+    mirror: bool = False  # whether a vector is the mean over the image and its mirror image
     folder: str | None = field(default=None, compare=False)  # of the gallery, where the model may be too
     # The model, if choosing these settings has loaded it; it is not loaded again.
     session: Session | None = field(default=None, compare=False, repr=False)
@@ -131,13 +133,17 @@ class Network(Extractor):
 
     @property
     def version_needed(self) -> int:
-        return self.newest_version if self.pool == "cls" else self.since_version
+        """3 is the first version in which the class token can be the vector, 5 the first with `mirror`."""
+        return 5 if self.mirror else 3 if self.pool == "cls" else self.since_version
 
     def to_stored(self) -> Stored:
         width, height = self.size
+        settings = self._settings() | {"pool": _STORED_POOLS.get(self.pool, self.pool)}
+        if not self.mirror:  # older versions do not know it
+            del settings["mirror"]
         return Stored(
             {
-                "extractor": json.dumps(self._settings() | {"pool": _STORED_POOLS.get(self.pool, self.pool)}),
+                "extractor": json.dumps(settings),
                 "width": width,
                 "height": height,
                 "color": self.bands == 3,
@@ -146,7 +152,7 @@ class Network(Extractor):
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
-        values = settings
+        values = {"mirror": False, **settings}
         expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
             raise ValueError("the description of the extractor is incomplete")
@@ -156,7 +162,8 @@ class Network(Extractor):
             "std": tuple(map(float, values["std"])),
         }
         texts = [values[name] for name in ("model", "sha256", "input", "output")]
-        if len(tuples["size"]) != 2 or not all(isinstance(text, str) for text in texts):
+        is_known = isinstance(values["mirror"], bool) and all(isinstance(text, str) for text in texts)
+        if len(tuples["size"]) != 2 or not is_known:
             raise ValueError("the description of the extractor is invalid")
         folder = None if stored.folder is None else str(stored.folder)
         pool = OLD_POOLS.get(values["pool"], values["pool"])
@@ -172,12 +179,13 @@ class Network(Extractor):
         }
 
     def tunable_settings(self) -> dict[str, Any]:
-        return {"extractor": self.model}
+        return {"extractor": self.model, **({"mirror": True} if self.mirror else {})}
 
     def describe(self) -> str:
         return (
             f"{format_count(self.n_outputs, 'feature')} of {Path(self.model).name}, "
             f"{self.size[0]}x{self.size[1]}, {self.channels}, {self._preset()}"
+            f"{', mean with the mirror image' if self.mirror else ''}"
         )
 
     def _preset(self) -> str:

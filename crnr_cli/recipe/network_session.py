@@ -12,12 +12,13 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CPU, PACKAGES, PREFERRED, PROVIDERS, NetworkOptions
-from crnr_cli.errors import CrnrError, DataError, UsageError, first_line, require_packages
+from crnr_cli.errors import CrnrError, DataError, UsageError, first_line
 from crnr_cli.models.catalog import find_local_copy, find_model, is_file
 from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_format, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
 from crnr_cli.system.cores import run_side_by_side
+from crnr_cli.system.extras import require_packages
 from crnr_cli.wording import format_count
 
 _TYPES = {
@@ -52,6 +53,16 @@ class OpenNetwork:
 
     def vectors(self, pixels: Array) -> Array:
         """Return (m, n_outputs): the features of images given as bytes, (m, height * width * bands)."""
+        if not self._how.mirror:
+            return self._features(pixels)
+        (width, height), m = self._how.size, len(pixels)
+        mirrored = pixels.reshape(m, height, width, self._how.bands)[:, :, ::-1].reshape(pixels.shape)
+        both = self._features(np.concatenate([pixels, mirrored]))
+        both *= 0.5  # exact, and the sum of halves cannot overflow
+        return both[:m] + both[m:]
+
+    def _features(self, pixels: Array) -> Array:
+        """Return (m, n_outputs): the features of these images alone."""
         if not len(pixels):
             return np.empty((0, self._how.n_outputs), np.float32)
         step = self._n_at_once or self._per_run
@@ -144,7 +155,12 @@ def explain_network(options: NetworkOptions, jobs: int, provider: str = AUTO) ->
         n_outputs = _decide_pool(path, session.run, decider)
         settings = {name: one.value for name, one in decider.settled.items() if name != "preparation"}
         result.network = Network(
-            model=absolute_path(path), sha256=sha256, n_outputs=n_outputs, session=session, **settings
+            model=absolute_path(path),
+            sha256=sha256,
+            n_outputs=n_outputs,
+            mirror=options.mirror,
+            session=session,
+            **settings,
         )
         result.note = decider.note()
     except CrnrError as e:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +48,10 @@ def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
     )
 
 
+def _leave_out_unused(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(step for step in steps if not step.is_fitted or step.setting != step.off)
+
+
 def restore_extractor(stored: Stored) -> Extractor:
     """Return the extractor of a gallery file.
 
@@ -84,7 +88,8 @@ class Recipe:
                     f"--{step.name} cannot be combined with --{mixing[0].name}, after which values have no "
                     "place in the image"
                 )
-        return cls(n_inputs, extractor, tuple(step.for_extractor(extractor) for step in steps))
+        adapted = tuple(step.for_extractor(extractor) for step in steps)
+        return cls(n_inputs, extractor, _leave_out_unused(adapted))
 
     @classmethod
     def for_images(cls, extractor: Extractor, steps: tuple[Step, ...] = ()) -> Recipe:
@@ -154,17 +159,24 @@ class Recipe:
             accelerator=extractor.provider if provider == AUTO and extractor.provider != CPU else None,
         )
 
+    def decide(self, blocks: Iterable[Array]) -> Recipe:
+        """Return the recipe with its automatic settings decided by the gallery's raw values."""
+        if all(step.is_fitted or step.learns for step in self.steps):
+            return self
+        lowest = min(float(raw.min()) for raw in blocks)
+        return replace(self, steps=_leave_out_unused(step.decide(lowest) for step in self.steps))
+
     def fit(self, raw: Array) -> Recipe:
         """Return the recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
-        for step in self.steps:
+        for step in self.decide([raw]).steps:
             steps.append(step if step.is_fitted else step.fit(_apply_steps(steps, raw)))
         return replace(self, steps=tuple(steps))
 
     def fit_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
         """Return the fitted recipe, like `fit`; the blocks of raw values are read again for every step."""
         steps: list[Step] = []
-        for step in self.steps:
+        for step in self.decide(blocks()).steps:
             steps.append(
                 step if step.is_fitted else step.fit_to_blocks(_apply_steps_to_blocks(steps, blocks()))
             )

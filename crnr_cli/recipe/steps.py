@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.choices import AUTO
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe.base import Extractor, Section, Step, Stored
 from crnr_cli.wording import format_count
@@ -22,30 +23,54 @@ _BLANK = 1e-6  # a part whose values differ by less than this share of the large
 
 @dataclass(frozen=True)
 class Power(Step):
-    """Raises values to a power; a power below 1 gives small features more weight."""
+    """Raises values to a power; a power below 1 gives small features more weight.
+
+    An automatic power is decided once, when the gallery is built: it is the default of the extractor if no
+    value is negative, because no other values have been measured, and 1 otherwise.
+    """
 
     name: ClassVar[str] = "power"
     off: ClassVar[Any] = 1.0
-    tried: ClassVar[tuple[Any, ...]] = (1.0, 0.5)
-    power: float
+    tried: ClassVar[tuple[Any, ...]] = (None, 1.0, 0.7, 0.5)
+    power: float | None  # None: automatic
+    default: float = 1.0  # for values that are not negative, if it is automatic
 
     def __post_init__(self) -> None:
-        if not 0 < self.power <= _LARGEST:
+        if self.power is not None and not 0 < self.power <= _LARGEST:
             raise UsageError(f"power must be above 0 and at most {_LARGEST}, not {self.power:g}")
 
     @classmethod
     def of(cls, setting: Any) -> Power:
-        return cls(float(setting))
+        return cls(None if setting is None else float(setting))
 
     @classmethod
-    def parse(cls, text: str) -> float:
-        return float(text)
+    def parse(cls, text: str) -> float | None:
+        return None if text == AUTO else float(text)
 
     @property
-    def setting(self) -> float:
+    def setting(self) -> float | None:
         return self.power
 
+    def for_extractor(self, extractor: Extractor | None) -> Power:
+        if self.power is not None:
+            return self
+        default = extractor.default_power if extractor else self.off
+        return Power(self.off) if default == self.off else replace(self, default=default)
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.power is not None
+
+    def decide(self, lowest: float) -> Power:
+        if self.power is not None:
+            return self
+        return Power(self.default if lowest >= 0 else self.off)
+
+    def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
+        return n_samples * n_inputs * itemsize if self.power is None else 0  # the raw values
+
     def apply(self, values: Array, dtype: str) -> Array:
+        assert self.power is not None
         raised: Array = np.copysign(np.abs(values) ** self.power, values)
         return raised
 

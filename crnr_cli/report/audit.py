@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from crnr_cli.gallery.scenes import SameScene
 from crnr_cli.gallery.suspects import Suspect
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.thumbnails import data_uri
@@ -35,6 +36,7 @@ def write_audit(
     groups = sorted(report.near + report.copies, key=lambda group: not report.is_across(group))[:_GROUPS]
     shown = [i for suspect in report.suspects[:_SUSPECTS] for i in (suspect.sample, *suspect.supporters)]
     shown += [i for group in groups for i in group[:_MEMBERS]]
+    shown += [i for pair in report.scenes[:_GROUPS] for i in (pair.one, pair.other)]
     shown += [outlier.sample for outlier in report.outliers[:_OTHERS]]
     shown += [known.sample for known in report.known[:_OTHERS]]
     found = find_images(*_images_to_show(report, shown, images_from), max_pixels)
@@ -56,6 +58,8 @@ def write_audit(
             "n_suspects": len(report.suspects),
             "groups": [shown_by.group(group) for group in groups],
             "n_groups": len(report.near) + len(report.copies),
+            "scenes": [shown_by.scene(pair) for pair in report.scenes[:_GROUPS]],
+            "n_scenes": len(report.scenes),
             "outliers": [
                 {**sample(outlier.sample), "similarity": f"{outlier.similarity:.3f}"}
                 for outlier in report.outliers[:_OTHERS]
@@ -63,7 +67,7 @@ def write_audit(
             "n_outliers": len(report.outliers),
             **_classes(report),
             "known": [
-                {"query": named(known.query), "sample": sample(known.sample), "is_copy": known.is_copy}
+                {"query": named(known.query), "sample": sample(known.sample), "as_what": known.as_what}
                 for known in report.known[:_OTHERS]
             ],
             "n_known": len(report.known),
@@ -116,6 +120,14 @@ class _Shown:
             "more": max(0, len(group) - _MEMBERS),
             "across": self.report.is_across(group),
             "are_copies": group in self.report.copies,
+        }
+
+    def scene(self, pair: SameScene) -> dict[str, Any]:
+        return {
+            "samples": [self.sample(pair.one), self.sample(pair.other)],
+            "similarity": f"{pair.similarity:.3f}",
+            "is_mirrored": pair.is_mirrored,
+            "across": self.report.is_across((pair.one, pair.other)),
         }
 
 

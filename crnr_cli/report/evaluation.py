@@ -25,7 +25,7 @@ from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.intervals import macro_intervals
-from crnr_cli.results.scores import Scores, most_confused_pairs, wilson_interval
+from crnr_cli.results.scores import OpenSet, Scores, most_confused_pairs, wilson_interval
 from crnr_cli.wording import format_count, kind_in_words
 
 _MAX_MISTAKES = 2000  # listed in the page
@@ -65,18 +65,16 @@ def write_report(
     records = mistake_records(mistakes, named, uris, folder)
     shown, cells = [printable(name) for name in named], matrix_cells(scores, in_matrix)
     size = len(in_matrix)
-    over_all = report.over_all
-    accuracy = "n/a" if over_all.accuracy is None else f"{100 * over_all.accuracy:.1f}%"
     write_page(
         path,
         "report",
         {
-            "title": f"{accuracy} accuracy - crnr report",
-            "headline": f"{over_all.correct} of {over_all.n} labelled correctly",
+            "title": f"{_accuracy(report.over_all)} accuracy - crnr report",
+            "headline": _headline(report),
             "sources": printable(", ".join(names)),
             "warning": printable(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
-            "cards": _cards(report),
+            "blocks": _blocks(report),
             "names": shown,
             "k": size,
             "n_classes": len(classes),
@@ -88,7 +86,9 @@ def write_report(
             "mistakes": records[:_WORST],
             "folder": printable(folder),
             "n_mistakes": len(mistakes),
-            "classes": _worst(scores),
+            "without_answer": report.over_all.n - scores.n,
+            "classes": _worst(report.over_all),
+            "n_scored": len(report.over_all.classes),
             "histogram": histogram(report.rows),
             "reliability": report.reliability,
             "unanswered": [(printable(status), count) for status, count in report.failed.most_common()],
@@ -106,30 +106,45 @@ def write_report(
     return found.notes("images of mistakes", elsewhere="the folder where classify ran")
 
 
-def _cards(report: EvaluateReport) -> list[Card]:
-    scores = report.scores
-    cards = [
-        Card(
-            "Accuracy", scores.accuracy, scores.interval, f"{scores.correct} of {scores.n} labelled correctly"
-        )
+def _accuracy(scores: Scores) -> str:
+    return "n/a" if scores.accuracy is None else f"{100 * scores.accuracy:.1f}%"
+
+
+def _headline(report: EvaluateReport) -> str:
+    headline = f"{report.over_all.correct} of {report.over_all.n} labelled correctly"
+    if found := report.open_set:
+        headline += f", {found.rejected} of {format_count(found.outsiders, 'outsider')} rejected"
+    return headline
+
+
+def _blocks(report: EvaluateReport) -> list[tuple[str, list[Card]]]:
+    """Return the heading and the scores of each group of queries; without outsiders, one without heading."""
+    known, found = _known_cards(report), report.open_set
+    if found is None:
+        return [("", known)]
+    return [
+        (f"Known queries ({report.over_all.n})", known),
+        (f"Outsiders ({found.outsiders})", _outsider_cards(found)),
     ]
-    over_all = report.over_all
-    if over_all.n > scores.n:
-        note = f"{over_all.n - scores.n} of {over_all.n} have no answer, which counts as wrong"
-        cards.append(Card("Accuracy over all", over_all.accuracy, over_all.interval, note))
-    if report.answered < report.insiders:
-        note = f"{report.answered} of {format_count(report.insiders, 'query')} got an answer"
-        cards.append(
-            Card("Answer rate", report.coverage, wilson_interval(report.answered, report.insiders), note)
-        )
-    cards += _cards_of_outsiders(report)
+
+
+def _known_cards(report: EvaluateReport) -> list[Card]:
+    scores, answered = report.over_all, report.answered
+    partly = answered < scores.n
+    note = f"{scores.correct} of {scores.n} labelled correctly"
+    if partly:
+        note += "; no answer counts as wrong"
+    cards = [Card("Accuracy", scores.accuracy, scores.interval, note)]
+    if partly:
+        note = f"{answered} of {scores.n} got an answer"
+        if answered:
+            note += f"; {_accuracy(report.scores)} of the answers are correct"
+        cards.append(Card("Answer rate", report.answer_rate, wilson_interval(answered, scores.n), note))
     if report.rejected:
-        note = f"{len(report.rejected)}; {report.rejection_note}"
-        share, interval = (
-            len(report.rejected) / report.insiders,
-            wilson_interval(len(report.rejected), report.insiders),
-        )
-        cards.append(Card("Rejected as unknown", share, interval, note))
+        count, right = len(report.rejected), report.rejected_guess_right
+        note = f"{count} of {scores.n}; the best guess was right for {right}"
+        interval = wilson_interval(count, scores.n)
+        cards.append(Card("Rejected as unknown", count / scores.n, interval, note))
     if sets := report.sets:
         note = (
             f"of the label sets contain the true class; mean number of labels {sets.mean_size:.2f}, "
@@ -142,18 +157,13 @@ def _cards(report: EvaluateReport) -> list[Card]:
     return cards
 
 
-def _cards_of_outsiders(report: EvaluateReport) -> list[Card]:
-    found = report.open_set
-    if found is None:
-        return []
-    note = f"{found.rejected} of {format_count(found.outsiders, 'outsider')}, which belong to no class"
-    right = (
-        f"{found.correct} of {format_count(found.answers, 'answer')} correct; an answer to an "
-        "outsider is wrong"
-    )
+def _outsider_cards(found: OpenSet) -> list[Card]:
+    given = next(iter(found.given.items()), None)
+    often = f"; most often as {printable(given[0])}, {format_count(given[1], 'time')}" if given else ""
+    accepted = f"{found.accepted} of {found.outsiders} got the label of a class{often}"
     cards = [
-        Card("Outsiders rejected", found.share, found.interval, note),
-        Card("Accuracy of answers", found.accuracy, found.accuracy_interval, right),
+        Card("Rejected", found.share, found.interval, f"{found.rejected} of {found.outsiders}"),
+        Card("Wrongly accepted", found.share_accepted, found.interval_accepted, accepted),
     ]
     if found.auroc is not None:
         note = "of separation: 100% separates all outsiders, 50% is chance"

@@ -13,7 +13,14 @@ from crnr_cli.arrays import Values, map_values, take_columns, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
 from crnr_cli.results.probability import round_probabilities
-from crnr_cli.results.table import COLUMNS, MORE_COLUMNS, parse_predictions
+from crnr_cli.results.table import (
+    COLUMNS,
+    MORE_COLUMNS,
+    RESIDUAL,
+    Predictions,
+    listed_classes,
+    parse_predictions,
+)
 from crnr_cli.system.csv_file import wrap_as_text
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
@@ -23,7 +30,7 @@ _TEXTS = ("path", "truth", "label", "runner_up", "status")
 _PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 
 
-def read_answers(path: Path) -> list[Prediction]:
+def read_answers(path: Path) -> Predictions:
     """Return the rows of a file that classify wrote in any format."""
     if stat_or_none(path) is None:
         raise DataError(f"{path}: no such file")
@@ -36,7 +43,7 @@ def read_answers(path: Path) -> list[Prediction]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
-def parse_stream(file: BinaryIO, name: str) -> list[Prediction]:
+def parse_stream(file: BinaryIO, name: str) -> Predictions:
     """Return the rows of a CSV, or of JSON Lines, which begin with a brace."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file))
     text = wrap_as_text(buffered, name)
@@ -101,7 +108,7 @@ def values_by_class(
     ]
 
 
-def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
+def parse_json_lines(lines: Iterable[str], name: str) -> Predictions:
     """Return the rows of a file written by classify, or of any file with the keys truth and label."""
     rows = []
     for number, line in enumerate(lines, start=1):
@@ -112,7 +119,7 @@ def parse_json_lines(lines: Iterable[str], name: str) -> list[Prediction]:
         except (ValueError, RecursionError) as e:  # the latter: nested too deeply
             raise DataError(f"{name}, line {number}: not readable as JSON ({e}); is it complete?") from e
         rows.append(parse_prediction(record, f"{name}, line {number}"))
-    return rows
+    return Predictions(rows)
 
 
 def parse_prediction(record: Any, where: str) -> Prediction:
@@ -172,7 +179,7 @@ def parquet_schema(
     schema = {name: "float64" if name in _PARQUET_NUMBERS else "text" for name in (*COLUMNS, *more)}
     schema |= {"set": "texts"} if "set" in more else {}
     if top is None:
-        return schema | {f"residual:{name}": dtype for name in classes}
+        return schema | {f"{RESIDUAL}{name}": dtype for name in classes}
     of_best = {"label": "text", "residual": dtype} | ({"probability": "float64"} if more else {})
     numbers = range(1, min(top, len(classes)) + 1)
     return schema | {f"{what}_{i}": kind for i in numbers for what, kind in of_best.items()}
@@ -219,7 +226,7 @@ def has_parquet_predictions(path: Path) -> bool:
     return {"truth", "label"} <= {column.name for column in ParquetFile(path).columns}
 
 
-def read_parquet_rows(path: Path) -> list[Prediction]:
+def read_parquet_rows(path: Path) -> Predictions:
     """Return the rows of a file written by classify, or of any file with columns truth and label."""
     file = ParquetFile(path)
     names = [column.name for column in file.columns]
@@ -228,7 +235,8 @@ def read_parquet_rows(path: Path) -> list[Prediction]:
         raise DataError(f"{path}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
     wanted = [name for name in (*COLUMNS, *MORE_COLUMNS) if name in names]
     values = [file.values(name) for name in wanted]
-    return [
+    rows = (
         parse_prediction(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")
         for number, row in enumerate(zip(*values, strict=True))
-    ]
+    )
+    return Predictions(rows, listed_classes(names))

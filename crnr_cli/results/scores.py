@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -151,10 +152,13 @@ def _none_if_nan(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class OpenSet:
-    outsiders: int  # readable inputs that are known outsiders
+    outsiders: int  # outsiders that could be read
     rejected: int  # of these
-    failed: int  # failed outsiders, which are neither answered nor rejected
-    answers: int  # inputs that are labelled as a class, outsiders among them
+    accepted: int  # of these: wrongly labelled as a class
+    failed: int  # failed outsiders, which are neither accepted nor rejected
+    given: dict[str, int]  # the accepted outsiders by label, the most frequent label first
+    true_classes: dict[str, int]  # all outsiders by true class: unknown, or a class that the gallery lacks
+    answers: int  # queries with a true class that are labelled as a class, outsiders among them
     correct: int  # of these
     auroc: float | None  # of `separation`; None without values to compare
     auroc_of_probability: float | None
@@ -169,6 +173,15 @@ class OpenSet:
         return wilson_interval(self.rejected, self.outsiders) if self.outsiders else None
 
     @property
+    def share_accepted(self) -> float | None:
+        """The share of the outsiders that were wrongly labelled as a class."""
+        return self.accepted / self.outsiders if self.outsiders else None
+
+    @property
+    def interval_accepted(self) -> Interval | None:
+        return wilson_interval(self.accepted, self.outsiders) if self.outsiders else None
+
+    @property
     def accuracy(self) -> float | None:
         """The share of the answers that are right; an answer to an outsider is wrong."""
         return self.correct / self.answers if self.answers else None
@@ -178,33 +191,57 @@ class OpenSet:
         return wilson_interval(self.correct, self.answers) if self.answers else None
 
 
-def is_outsider(row: Prediction) -> bool:
-    return row.truth == UNKNOWN
+def divide_by_truth(
+    rows: Iterable[Prediction], classes: Iterable[str] = ()
+) -> tuple[list[Prediction], list[Prediction]]:
+    """Return the known queries and the outsiders; rows without a true class are neither.
+
+    An outsider is of the class `unknown` or, if all `classes` of the gallery are given, of no class in them.
+    """
+    listed = set(classes)
+    known: list[Prediction] = []
+    outsiders: list[Prediction] = []
+    for row in rows:
+        if row.truth:
+            is_outsider = row.truth == UNKNOWN or (bool(listed) and row.truth not in listed)
+            (outsiders if is_outsider else known).append(row)
+    return known, outsiders
 
 
-def score_open_set(rows: Sequence[Prediction]) -> OpenSet | None:
+def has_answer(row: Prediction) -> bool:
+    """Return whether the row is labelled as a class: it neither failed nor was rejected."""
+    return row.label is not None and row.label != UNKNOWN
+
+
+def score_open_set(known: Sequence[Prediction], outsiders: Sequence[Prediction]) -> OpenSet | None:
     """Return the scores of outsiders; None without any."""
-    outsiders = [row for row in rows if is_outsider(row)]
     if not outsiders:
         return None
-    readable = [row for row in outsiders if row.label]
-    labelled = [row for row in rows if row.truth and row.label and row.label != UNKNOWN]
-    others = [row for row in rows if row.truth and not is_outsider(row)]
+    failed = sum(row.label is None for row in outsiders)
+    accepted = [row.label for row in outsiders if row.label is not None and has_answer(row)]
     return OpenSet(
-        outsiders=len(readable),
-        rejected=sum(row.label == UNKNOWN for row in readable),
-        failed=len(outsiders) - len(readable),
-        answers=len(labelled),
-        correct=sum(row.label == row.truth for row in labelled),
+        outsiders=len(outsiders) - failed,
+        rejected=len(outsiders) - failed - len(accepted),
+        accepted=len(accepted),
+        failed=failed,
+        given=_count(accepted),
+        true_classes=_count(row.truth for row in outsiders if row.truth),
+        answers=len(accepted) + sum(map(has_answer, known)),
+        correct=sum(row.label == row.truth for row in known),
         auroc=auroc(
-            _without_none(row.separation for row in others),
+            _without_none(row.separation for row in known),
             _without_none(row.separation for row in outsiders),
         ),
         auroc_of_probability=auroc(
-            _without_none(row.probability for row in others),
+            _without_none(row.probability for row in known),
             _without_none(row.probability for row in outsiders),
         ),
     )
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    """Return how often each name occurs, the most frequent first, equally frequent ones in natural order."""
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], natural_key(item[0]))))
 
 
 def auroc(others: Array, outsiders: Array) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,15 +14,26 @@ from crnr_cli.arrays import take_columns, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
 from crnr_cli.results.probability import DECIMALS
-from crnr_cli.system.csv_file import refuse_separators, wrap_as_text
+from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head, wrap_as_text
 from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
+RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
+_NUMBERS = ("residual", "margin", "separation", "probability")
 _PROBABILITY = f"%.{DECIMALS}f"
 _MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
+
+
+class Predictions(list[Prediction]):
+    """The rows of a predictions file."""
+
+    def __init__(self, rows: Iterable[Prediction], classes: Iterable[str] = ()) -> None:
+        """Keep the rows, and the gallery's classes if the file lists all of them."""
+        super().__init__(rows)
+        self.classes = list(classes)
 
 
 class CsvFormatter:
@@ -49,7 +60,7 @@ class CsvFormatter:
     def header(self) -> bytes:
         """Return the first line."""
         if self._top is None:
-            extra = [f"residual:{name}" for name in self._classes]
+            extra = [f"{RESIDUAL}{name}" for name in self._classes]
         else:
             of_best = ("label", "residual", "probability") if self._more else ("label", "residual")
             extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
@@ -122,7 +133,7 @@ def _field(text: str) -> str:
 _quoted = lru_cache(maxsize=4096)(_field)
 
 
-def read_predictions(path: Path) -> list[Prediction]:
+def read_predictions(path: Path) -> Predictions:
     """Return the rows of a CSV written by classify, or of any CSV with columns truth and label."""
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
@@ -131,18 +142,26 @@ def read_predictions(path: Path) -> list[Prediction]:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
-def parse_predictions(file: TextIO, name: str) -> list[Prediction]:
-    reader = csv.reader(file, strict=True)
+def listed_classes(columns: Iterable[str]) -> list[str]:
+    """Return the classes that have a column of residuals: all of the gallery, or none."""
+    return [column.removeprefix(RESIDUAL) for column in columns if column.startswith(RESIDUAL)]
+
+
+def parse_predictions(file: TextIO, name: str) -> Predictions:
+    separator, lines = split_head(file)
+    reader = csv.reader(lines, strict=True, delimiter=separator)
+    signs = DecimalSigns(name, separator)
     try:
         header = next(reader, [])
         missing = [column for column in ("truth", "label") if column not in header]
         if missing:
-            refuse_separators(header, name)
+            refuse_separators(header, name, separator)
             raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
-        return [_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row]
+        rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
+        return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
 
@@ -153,13 +172,18 @@ def _finite(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
+def _prediction(
+    row: list[str], where: dict[str, int], name: str, line: int, width: int, signs: DecimalSigns
+) -> Prediction:
     if len(row) != width:
         raise DataError(
             f"{name}, line {line}: {format_count(len(row), 'field')}, but the header has {width}; "
             "is the file truncated?"
         )
     values = {column: row[index] or None for column, index in where.items()}
+    numeric = [column for column in _NUMBERS if values.get(column)]
+    points = signs.to_points([values[column] or "" for column in numeric], line)
+    values |= zip(numeric, points, strict=True)
     try:
         numbers = {name: _finite(values.get(name)) for name in ("residual", "margin", "separation")}
     except ValueError as e:

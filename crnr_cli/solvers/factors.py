@@ -92,6 +92,64 @@ def factor_of(arrays: Mapping[str, Array]) -> Factor:
     return DenseFactor(**arrays) if "H" in arrays else LowRankFactor(**arrays)
 
 
+def concatenate_spans(edges: Array, numbers: Array) -> Array:
+    """Return the rows of the spans with these numbers, one after the other; span i begins at edges[i]."""
+    return np.concatenate([np.arange(edges[number], edges[number + 1]) for number in numbers.tolist()])
+
+
+def reorder_factor(factor: Factor, edges: Array, classes: Array) -> Factor | None:
+    """Return the factor for the classes in another order, by their numbers; None if the blocks do not fit."""
+    rows = concatenate_spans(edges, classes)
+    if isinstance(factor, DenseFactor):
+        return DenseFactor(factor.H[np.ix_(rows, rows)], factor.M[rows])
+    sizes = np.diff(edges)[classes]
+    new_edges = np.concatenate([[0], np.cumsum(sizes)])
+    block_edges, is_tall = join_classes(new_edges, factor.E.shape[1])
+    of_classes = _blocks_of_classes(factor, edges)
+    if of_classes is None:
+        return None
+    squares: list[Array] = []
+    talls: list[Array] = []
+    for (start, stop), tall in zip(pairwise(block_edges.tolist()), is_tall, strict=True):
+        first, last = np.searchsorted(new_edges, [start, stop])
+        members = [of_classes[number] for number in classes[first:last].tolist()] if of_classes else []
+        if tall:
+            talls += members
+        elif members:
+            B = np.zeros((stop - start, stop - start), factor.E.dtype)
+            for at, block in zip((new_edges[first:last] - start).tolist(), members, strict=True):
+                B[at : at + len(block), at : at + len(block)] = block
+            squares.append(B.ravel())
+    return LowRankFactor(
+        E=factor.E[rows],
+        W=factor.W,
+        block_edges=block_edges,
+        block_is_tall=is_tall.astype(np.uint8),
+        squares=np.concatenate([factor.squares[:0], *squares]),
+        talls=np.concatenate([factor.talls[:0], *talls]),
+    )
+
+
+def _blocks_of_classes(factor: LowRankFactor, edges: Array) -> list[Array] | None:
+    """Return the block of B of each class, or G' of a tall class; empty if B is the identity.
+
+    None if the blocks do not consist of whole classes, or if another crnr chose other tall ones.
+    """
+    if not factor.squares.size and not factor.talls.size:
+        return []
+    expected = join_classes(edges, factor.E.shape[1])
+    stored = (factor.block_edges, factor.block_is_tall)
+    if not all(map(np.array_equal, stored, expected)):
+        return None
+    found: list[Array] = []
+    for rows, tall, block in factor._blocks():
+        assert block is not None
+        first, last = np.searchsorted(edges, [rows.start, rows.stop])
+        for start, stop in pairwise((edges[first : last + 1] - rows.start).tolist()):
+            found.append(block if tall else block[start:stop, start:stop])
+    return found
+
+
 def join_classes(edges: Array, d: int) -> tuple[Array, Array]:
     """Return the edges of the diagonal blocks and which are tall: tall classes alone, small ones joined."""
     joined, is_tall = [0], []

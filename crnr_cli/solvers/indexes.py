@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import require_packages
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers.graph import Graph, build_graph, graph_bytes, graph_without, hideable
 from crnr_cli.solvers.neighbors import find_nearest
+from crnr_cli.system.extras import require_packages
 
 _PER_ROOT = 4  # lists per root of the number of samples
 _PER_CENTER = 40  # samples per centre in k-means
@@ -32,8 +32,8 @@ _HOLD_OUT_EVERY = 20  # samples per probe at least: the others are nearly the wh
 _SPARE = 16  # candidates beyond the wanted neighbours
 _GATHERED = 2**23  # values of samples gathered at once, 64 MB in float64
 _PROBED_AT_ONCE = 128  # probes searched at once
-_LEAST_EFFORT = {"hnsw": 64, "ivf": 8}  # candidates that a search of the graph keeps; lists that are searched
-_MORE_EFFORT = 1.25  # factor from one search width to the next
+_LEAST_WIDTH = {"hnsw": 64, "ivf": 8}  # candidates that a search of the graph keeps; lists that are searched
+_NEXT_WIDTH = 1.25  # factor from one search width to the next
 _LEAST_GAIN = 0.1  # share of the missing results that a larger search width has to find
 _ROUNDING = 1e-9  # more than the rounding error of a product of unit vectors in float64
 # Returns the labels (m,) of samples (m,) by their neighbours, (m, count) in every tile.
@@ -109,9 +109,7 @@ class Lists:
 
     @property
     def size(self) -> int:
-        """The largest search width: beyond a small share of the lists, comparing with all samples is
-        faster.
-        """
+        """The largest search width: a search of more lists is slower than a look at all samples."""
         return min(len(self._centers), max(_FEW, len(self._centers) // 32))
 
     def find_candidates(self, Y: Array, count: int, search_width: int) -> Array:
@@ -172,13 +170,13 @@ class Index:
             require_index_package(kind)
         self._X = X.T
         self.search: _Search = Graph(self._X, arrays) if kind == "hnsw" else Lists(self._X, arrays)
-        search_width = arrays["effort"]
+        search_width = arrays["effort"]  # its name in gallery files
         if (
             search_width.shape != (1,)
             or search_width.dtype != np.int64
             or not 1 <= search_width[0] <= self.search.size
         ):
-            raise ValueError("the effort of the index is out of range")
+            raise ValueError("the search width of the index is out of range")
         index_measurement(arrays)
         self._search_width = int(search_width[0])
 
@@ -251,11 +249,11 @@ def build_indexes(
         made.append((build_graph if kind == "hnsw" else build_lists)(X.T, of_all))
         of_all("indexing", n, n)
     trial = _Trial.of(kind, tiles, made, count, labelled, progress)
-    chosen = search_width = min(_LEAST_EFFORT[kind], trial.most)
+    chosen = search_width = min(_LEAST_WIDTH[kind], trial.most)
     best = trial.measure(search_width)
     # If twice the search width finds hardly more, a wider search only takes time.
     while best.missing and search_width < min(trial.most, 2 * chosen):
-        search_width = min(trial.most, 2 * chosen, math.ceil(_MORE_EFFORT * search_width))
+        search_width = min(trial.most, 2 * chosen, math.ceil(_NEXT_WIDTH * search_width))
         found = trial.measure(search_width)
         if found.missing <= (1 - _LEAST_GAIN) * best.missing:
             chosen, best = search_width, found
@@ -298,9 +296,7 @@ def index_measurement(arrays: Arrays) -> Measured:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Held-out samples used as queries to measure the indexes: excluded from the results and the search
-    path.
-    """
+    """Held-out samples, the probes, as queries that measure the indexes; no search finds or passes one."""
 
     indexes: list[Index]  # one for every tile
     tiles: Sequence[Array]
@@ -355,10 +351,9 @@ class _Trial:
         return max(index.search.size for index in self.indexes)
 
     def measure(self, search_width: int) -> Measured:
-        """Return what the indexes find with this search width. Copies of a sample count as the sample
-        itself.
+        """Return what the indexes find with this search width.
 
-        A blank tile has no neighbours, and contributes to no label.
+        Copies of a sample count as the sample itself. A blank tile has no neighbours and adds to no label.
         """
         hits = total = agreed = 0
         for batch in _batches(len(self.probes)):

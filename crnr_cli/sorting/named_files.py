@@ -11,7 +11,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError
 from crnr_cli.system.names import ON_WINDOWS, ListedForms, with_slashes
 
-GONE = "there is no such file"
+GONE = "no such file"
 
 
 class NamedFile(NamedTuple):
@@ -61,7 +61,7 @@ class NamedFiles:
         if stat.S_ISLNK(status.st_mode):
             return NamedFile(source, status, "is a link, and only files are moved")
         if not stat.S_ISREG(status.st_mode):
-            return NamedFile(source, status, "is not a regular file")
+            return NamedFile(source, status, "is not a file")
         return NamedFile(source, status)
 
     def check_folder(self, folder: str, path: str) -> str:

@@ -294,11 +294,11 @@ def claimed(path: Path, *, keep: bool = False) -> Iterator[Claim]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, if_written: bool = False) -> Iterator[BinaryIO]:
     """Yield a partial file in the same folder to write to; it replaces `path` if the block succeeds.
 
-    Until then, and if the block fails, an existing file at `path` is not changed. A pipe or a device such as
-    /dev/null is written directly.
+    Until then, and if the block fails, an existing file at `path` is not changed. With `if_written`, a block
+    that writes nothing does not replace it either. A pipe or a device such as /dev/null is written directly.
     """
     if not is_replaceable(path):
         check_output(path)
@@ -309,7 +309,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     with claimed(path) as claim:
         with disk_errors(path, "the old file, if any, is intact"):
             yield claim.file
-        claim.put_in_place()
+            claim.file.flush()
+        if if_written and os.fstat(claim.file.fileno()).st_size == 0:
+            claim.discard()
+        else:
+            claim.put_in_place()
 
 
 @contextmanager

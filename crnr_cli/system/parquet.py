@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, require_packages
+from crnr_cli.errors import DataError
 from crnr_cli.system import memory
+from crnr_cli.system.extras import require_packages
 from crnr_cli.wording import format_count
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]

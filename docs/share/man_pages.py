@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "write to it.",
     "CRNR_MODELS": "The folder of the networks that `crnr model get` installs. By default, it is in the "
     "user's cache.",
+    "CRNR_OFFLINE": "If it is 1, `crnr model get` opens no connection, as with --offline.",
     "NO_COLOR": "If it is set, messages have no colours.",
 }
 

@@ -135,15 +135,20 @@ def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_pat
     record = json.loads(crnr("evaluate", "out.csv", "--json").out)
     assert (record["n"], record["accuracy"]) == (4, 0.5)
     assert (record["over_all"]["n"], record["over_all"]["accuracy"]) == (5, 0.4)
-    assert (record["inputs"], record["answered"], record["coverage"]) == (6, 5, 5 / 6)
+    assert (record["inputs"], record["answered"], record["coverage"]) == (6, 4, 4 / 5)
     assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
     shown = crnr("evaluate", "out.csv").out
     assert (
-        "accuracy over all     0.4000  (95% 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
+        "accuracy              0.4000  (95% 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
         in shown
     )
-    assert "macro F1 over all     0.4500                          no answer counts as wrong" in shown
-    assert "answer rate           0.8333                          5 of 6 queries got an answer" in shown
+    assert "macro F1              0.4500                          every class counts the same" in shown
+    assert (
+        "answer rate           0.8000                          4 of 5 got an answer; accuracy of these 0.5000"
+        in shown
+    )
+    assert "without a true class  1                               not scored" in shown
+    assert "columns are labels; 1 query without an answer not counted\n" in shown
     assert "failed                1                               1 truncated" in shown
 
 
@@ -163,15 +168,15 @@ WHY = "; 1 of 5 queries has no answer, which counts as wrong"
     ("options", "code", "words"),
     [
         pytest.param(
-            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-answer-rate", "0.83"], 0, [], id="met"
+            ["--min-accuracy", "0.4", "--min-f1", "0.45", "--min-answer-rate", "0.8"], 0, [], id="met"
         ),
         pytest.param(["--min-accuracy", "0.41"], 4, [f"accuracy 0.4000 is below 0.41{WHY}"], id="accuracy"),
         pytest.param(["--min-f1", "0.46"], 4, [f"macro F1 0.4500 is below 0.46{WHY}"], id="f1"),
-        pytest.param(["--min-answer-rate", "0.84"], 4, ["answer rate 0.8333 is below 0.84"], id="coverage"),
+        pytest.param(["--min-answer-rate", "0.81"], 4, ["answer rate 0.8000 is below 0.81"], id="coverage"),
         pytest.param(
-            ["--min-answer-rate", "0.84", "--min-f1", "0.9"],
+            ["--min-answer-rate", "0.81", "--min-f1", "0.9"],
             4,
-            [f"macro F1 0.4500 is below 0.9{WHY}", "answer rate 0.8333 is below 0.84"],
+            [f"macro F1 0.4500 is below 0.9{WHY}", "answer rate 0.8000 is below 0.81"],
             id="two",
         ),
     ],

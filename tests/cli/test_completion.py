@@ -73,7 +73,7 @@ def test_names_in_the_gallery_of_the_line() -> None:
     assert completed("crnr remove --gallery a.h5 --class c") == ["cow"]
     assert completed("crnr rename a.h5 ") == ["ant", "bee", "cow"]
     assert completed("crnr rename a.h5 ant b") == ["bee"]
-    assert completed("crnr remove a.h5 --sample a.npz#") == [f"a.npz#{i}" for i in range(6)]
+    assert completed("crnr remove a.h5 --example a.npz#") == [f"a.npz#{i}" for i in range(6)]
     assert completed("crnr add a.h5 a.npz --class ") == ["ant", "bee", "cow"]
 
 

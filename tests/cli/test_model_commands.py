@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from crnr_cli.errors import describe_missing
 from crnr_cli.jobs import model
 from crnr_cli.models.catalog import MODELS
+from crnr_cli.system.extras import describe_missing
 from helpers.lite import HEAD, SIZE, TINY, WEIGHTS, add_tiny_model
 from helpers.onnx_models import flat_model, make_external, projection_model, save_model
 from helpers.runner import Outcome, Runner, powerless, read_rows
@@ -97,6 +97,7 @@ def test_model_list_shows_installed_models(crnr: Runner, tiny: Path) -> None:
         "preset": "efficientnet-lite",
         "path": str(tiny),
         "is_here": True,
+        "commit": None,
         "command": f"crnr model get {TINY}",
     }
 
@@ -162,15 +163,19 @@ def test_model_get_writes_the_model_and_prints_its_path(crnr: Runner, weights: P
     [
         (["none"], 2, "NAME: 'none' is not one of efficientnet-lite0, "),
         (
-            ["clip-b32"],
+            ["resnet50"],
             2,
-            "clip-b32: crnr does not download networks and cannot build this one itself",
+            "resnet50: crnr can neither download nor build this network; get it with: mkdir -p ",
         ),
         ([TINY, "--weights", "none.pth"], 1, "none.pth: no such file; give the weights file with --weights"),
         ([TINY, "--weights", "text.txt"], 1, f"text.txt: not the weights of {TINY}: SHA-256 is "),
         ([TINY, "--weights", "cut.pth"], 1, f"cut.pth: not the weights of {TINY}: SHA-256 is "),
         ([TINY, "--weights", "."], 1, ".: no such file; give the weights file with --weights"),
-        (["dinov2-base", "--weights", "text.txt"], 2, "dinov2-base: crnr does not download networks"),
+        (
+            ["dinov2-base", "--weights", "text.txt"],
+            2,
+            "dinov2-base: crnr does not build this network from weights",
+        ),
     ],
 )
 def test_get_is_refused(crnr: Runner, weights: Path, arguments: list[str], exit: int, message: str) -> None:

@@ -38,6 +38,7 @@ def test_every_old_name_is_known() -> None:
         **{(command, "--gray"): ["--grey"] for command in OF_EXTRACTORS},
         **{("tune", f"--try-{name}"): [f"--{name}"] for name in ("parts", "power", "pca", "neighbors")},
         ("remove", "--marked-in"): ["--from"],
+        ("remove", "--example"): ["--sample"],
         ("model get", "--weights"): ["--from"],
         ("build", "--crc-weight"): ["--weight"],
         ("evaluate", "--min-answer-rate"): ["--min-coverage"],
@@ -81,6 +82,7 @@ def test_explain_takes_both_spellings(crnr: Runner, option: str) -> None:
         ("evaluate b.npz --min-answer-rate 1", "evaluate b.npz --min-coverage 1"),
         ("split images --train t --test u --dry-run", "split images -g t --queries u --dry-run"),
         ("remove gallery.h5 --marked-in x.csv --dry-run", "remove gallery.h5 --from x.csv --dry-run"),
+        ("remove gallery.h5 --example a.npz#0 --dry-run", "remove gallery.h5 --sample a.npz#0 --dry-run"),
         ("extract images -o f.h5 --gray --json -q", "extract images -o f.h5 --grey --json -q"),
     ],
 )

@@ -50,10 +50,10 @@ def test_a_dry_run_prints_a_csv(crnr: Runner) -> None:
     assert outcome.exit == 3
     assert rows(outcome.out) == [
         {"path": "q/0/0.png", "target": "sorted/cat-0.png", "result": "copy", "reason": ""},
-        {"path": "q/1/0.png", "target": "", "result": "left out", "reason": "there is no such file"},
+        {"path": "q/1/0.png", "target": "", "result": "left out", "reason": "no such file"},
         {"path": "q/0/1.png", "target": "sorted/cat-1.png", "result": "copy", "reason": ""},
     ]
-    assert outcome.err == ("left out: q/1/0.png: there is no such file\nsorted: 2 files would be copied\n")
+    assert outcome.err == ("left out: q/1/0.png: no such file\nsorted: 2 files would be copied\n")
     assert crnr.files() == {"q", "out.csv"}
 
 
@@ -61,13 +61,13 @@ def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
     make()
     Path("q/1/0.png").unlink()
     outcome = crnr("sort", "out.csv", "sorted")
-    left_out = "left out: q/1/0.png: there is no such file\n"
+    left_out = "left out: q/1/0.png: no such file\n"
     assert outcome == Outcome(3, "", f"{left_out}sorted: 2 files copied into 1 folder\n{UNDO}")
     assert crnr("sort", "out.csv", "sorted", "--allow-skipped", "-q") == Outcome(0, "", "")
     strict = crnr("sort", "out.csv", "sorted", "--strict")
     assert (strict.exit, strict.out) == (1, "")
     assert strict.err == (
-        "error: q/1/0.png: there is no such file; stopped: 1 of 3 files in out.csv has to be left out, "
+        "error: q/1/0.png: no such file; stopped: 1 of 3 files in out.csv has to be left out, "
         "and at most 0.00% is allowed\n"
     )
 
@@ -102,7 +102,7 @@ def test_a_name_with_control_characters_is_shown_escaped(crnr: Runner) -> None:
     Path("out.csv").write_text('path,truth,label\n"gone\x1b[31m.png",,cat\n')
     outcome = crnr("sort", "out.csv", "sorted")
     assert (outcome.exit, outcome.out) == (1, "")
-    assert "gone\\x1b[31m.png: there is no such file" in outcome.err
+    assert "gone\\x1b[31m.png: no such file" in outcome.err
 
 
 @pytest.mark.parametrize("folder", ["file", "missing/sorted"])

@@ -26,7 +26,7 @@ from crnr_cli.sources.compact_listing import ImageFile
 from crnr_cli.sources.images import Images
 from helpers.cluster import CLUSTER, killer
 from helpers.extracting import NETWORK, same
-from helpers.onnx_models import projection_model
+from helpers.onnx_models import flat_model, projection_model
 from helpers.runner import Runner
 from helpers.samples import make_features
 
@@ -67,10 +67,12 @@ def plain(text: str) -> dict[str, Any]:
         ("--extractor", "pixels", "--color", "--pca", "3", "--method", "nrc"),
         ("--parts", "2x2", "--dtype", "float64"),
         NETWORK,
+        ("--extractor", "pixels.onnx", "--extractor-preset", "raw", "--mirror"),
     ],
 )
 def test_the_same_gallery(address: str, mixed: Runner, options: tuple[str, ...]) -> None:
     projection_model(Path("model.onnx"))
+    flat_model(Path("pixels.onnx"), ["n", 3, 8, 8])  # no feature is negative
     alone = mixed("build", "gallery", "-o", "alone.h5", "--json", *options)
     spread = mixed("build", "gallery", "-o", "spread.h5", "--json", "--dask", address, *options)
     assert (spread.exit, alone.exit) == (3, 3)

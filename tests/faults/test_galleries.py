@@ -111,7 +111,7 @@ def test_other_versions(case: Case) -> None:
         CLASSIFY,
         exit=1,
         err=[
-            "error: gallery.h5: gallery format 99, but this crnr (0.2.0) reads up to 4; please upgrade crnr"
+            "error: gallery.h5: gallery format 99, but this crnr (0.2.0) reads up to 5; please upgrade crnr"
         ],
     )
     with h5py.File("other.h5", "w") as file:

@@ -150,7 +150,7 @@ sys.addaudithook(note)
 
 @pytest.mark.fault(44, "No network")
 def test_no_network(case: Case) -> None:
-    """crnr does not need one: it never downloads or sends anything."""
+    """crnr does not need one: only `crnr model get` downloads something, and no command sends anything."""
     make_images(case.here / "gallery")
     Path("watch").mkdir()
     Path("watch/sitecustomize.py").write_text(WATCH.format(log=str(case.here / "log")))

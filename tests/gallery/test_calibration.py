@@ -228,11 +228,13 @@ def test_evaluate_counts_the_rejected_apart(crnr: Runner, files: dict[str, Path]
     )
     record = json.loads(crnr("evaluate", table, "--json").out)
     assert (record["n"], record["correct"], record["over_all"]["n"]) == (2, 1, 5)
-    assert (record["rejected"], record["rejected_guess_right"]) == (3, 1)
+    assert (record["rejected"], record["rejected_with_truth"], record["rejected_guess_right"]) == (3, 2, 1)
     assert record["failed"] == {"truncated": 1}
     assert [score["name"] for score in record["classes"]] == ["a", "b"]
     shown = crnr("evaluate", table, columns=120).out
-    assert "the best guess was right for 1 of the 2 that have a true class" in shown
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "rejected as unknown 2 the best guess was right for 1" in lines
+    assert "without a true class 1 not scored; 1 rejected as unknown" in lines
     page = tmp_path / "r.html"
     assert crnr("evaluate", table, "--html", page, "-q").exit == 0
     assert "Rejected as unknown" in page.read_text()

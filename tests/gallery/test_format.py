@@ -81,6 +81,31 @@ def test_labels_of_an_unknown_type_are_refused(crnr: Runner, label_type: object)
         load_gallery(Path("gallery.h5"))
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sha256", None),
+        ("when", np.array([b"now", b"then"])),
+        ("names", np.array([1])),
+        ("class", np.array([[b"x"]])),
+        ("size", np.array([1.5])),
+        ("mtime_ns", np.array([b"x"])),
+    ],
+)
+def test_inconsistent_cleaning_is_refused(crnr: Runner, name: str, values: np.ndarray | None) -> None:
+    make_features(crnr.here / "features.npz")
+    crnr("build", "features.npz")
+    crnr("remove", "gallery.h5", "--sample", "features.npz#0")
+    assert load_gallery(Path("gallery.h5")).cleaning.names == ["features.npz#0"]
+    with h5py.File("gallery.h5", "r+") as file:
+        del file[f"cleaning/{name}"]
+        if values is not None:
+            file[f"cleaning/{name}"] = values
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match=r"gallery\.h5: not a consistent gallery"):
+        load_gallery(Path("gallery.h5"))
+
+
 def test_checksum_of_a_gallery_matches_the_documentation(crnr: Runner) -> None:
     """Computed here from docs/reference/gallery-format.md alone."""
     digest = hashlib.sha256()
@@ -340,5 +365,5 @@ def test_files_that_are_no_galleries_are_refused_with_the_reason(
     with h5py.File("gallery.h5", "r+") as file:
         file.attrs["version"] = 99
     assert message("gallery.h5") == (
-        f"gallery.h5: gallery format 99, but this crnr ({__version__}) reads up to 4; please upgrade crnr"
+        f"gallery.h5: gallery format 99, but this crnr ({__version__}) reads up to 5; please upgrade crnr"
     )

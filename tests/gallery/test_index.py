@@ -12,7 +12,6 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli import errors
 from crnr_cli.arrays import to_dense
 from crnr_cli.estimators import CRNRClassifier
 from crnr_cli.gallery import fit
@@ -22,6 +21,7 @@ from crnr_cli.methods.base import fit_method, make_indexes, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.indexes import Measured
+from crnr_cli.system import extras
 from helpers.runner import Runner, read_rows
 
 each_kind = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -199,7 +199,7 @@ def test_an_index_that_finds_all_neighbours_gives_all_labels(
 ) -> None:
     """A blank tile has no neighbours that could be missed, and no label."""
     samples, queries = tiles_with_blanks(1200, 0)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 10**6)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 10**6)
     method = make_method(name, {"neighbors": 20, "index": kind})
     state = make_indexes(method, samples)
     assert worst_index_measurement(state) == Measured(1.0, 1.0)
@@ -220,16 +220,14 @@ def test_blank_tiles_do_not_make_the_index_look_worse(kind: str, name: str) -> N
     measured = worst_index_measurement(state)
     assert measured is not None
     assert measured.agreement >= 0.995
-    assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [
-        indexes._LEAST_EFFORT[kind]
-    ]
+    assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [indexes._LEAST_WIDTH[kind]]
 
 
 @each_kind
 def test_the_agreement_is_the_share_of_whole_queries(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As other queries find it, of which the index of one list, or of a short walk, misses neighbours."""
     samples, queries = tiles_with_blanks(8000, 1)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 1)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 1)
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     method = make_method("crnr", {"neighbors": 20, "index": kind})
@@ -270,13 +268,13 @@ def test_an_index_without_neighbours_is_refused(tables: Runner) -> None:
 
 def test_a_missing_package_is_named(tables: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     path = built(tables, "hnsw")
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
     result = tables("build", "gallery.npz", "-o", "g.h5", "--neighbors", 5, "--index", "ivf")
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {errors.describe_missing('faiss', '--index ivf', 'faiss')}\n"
+    assert result.err == f"error: {extras.describe_missing('faiss', '--index ivf', 'faiss')}\n"
     result = tables("classify", "queries.npz", "-g", path)
     assert (result.exit, result.out) == (1, "")
-    assert result.err == f"error: {errors.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
+    assert result.err == f"error: {extras.describe_missing('faiss', '--index hnsw', 'faiss')}\n"
 
 
 def test_index_notes_report_labels_that_differ_from_the_exact_search() -> None:

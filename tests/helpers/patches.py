@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from crnr_cli import errors
 from crnr_cli.gallery import queries
 from crnr_cli.images import pool
-from crnr_cli.system import cores, memory, spares
+from crnr_cli.system import cores, extras, memory, spares
 
 Patch = Callable[[object, str, object], None]
 
@@ -78,10 +77,10 @@ def watch_decoders(patch: Patch, kill_first: int = 0) -> list[subprocess.Popen[b
 
 def remove_extras(patch: Patch) -> None:
     """Let no optional package be found, such as matplotlib or jinja2."""
-    patch(errors, "find_spec", lambda name: None)
+    patch(extras, "find_spec", lambda name: None)
 
 
 def remove_scikit_learn(patch: Patch) -> None:
     """Let scikit-learn not be found."""
-    found = errors.find_spec
-    patch(errors, "find_spec", lambda name: None if name == "sklearn" else found(name))
+    found = extras.find_spec
+    patch(extras, "find_spec", lambda name: None if name == "sklearn" else found(name))

@@ -59,7 +59,13 @@ def test_everything_planted_is_found(planted: Runner, of: str) -> None:
     assert [group["across_classes"] for group in report["near_duplicates"]] == [True]
     assert "images/cow/odd.png" in [one["path"] for one in report["outliers"]]
     assert report["queries_in_gallery"] == [
-        {"query": "queries/leaked.png", "path": "images/ant/7.png", "label": "ant", "copy": True}
+        {
+            "query": "queries/leaked.png",
+            "path": "images/ant/7.png",
+            "label": "ant",
+            "copy": True,
+            "same_scene": False,
+        }
     ]
     assert (report["n_samples"], report["queries"]) == (3 * PER_CLASS + 4, 2)
 

@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError, command_for_extra
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
@@ -24,6 +24,7 @@ from crnr_cli.methods.folds import hold_out_share
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca
 from crnr_cli.results.scores import mcnemar_p_value, wilson_interval
+from crnr_cli.system.extras import command_for_extra
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
 from helpers.samples import draw_image

@@ -81,7 +81,7 @@ def test_a_file_that_is_named_in_another_way_is_the_same_sample(ready: Runner, a
     outcome = ready("add", "gallery.h5", "--corrections", "c.csv")
     assert lines(outcome)[1:] == ["changed: q/ant9.png", "0 added, 1 changed, 0 removed, 12 unchanged"]
     assert samples(ready) == {"ant": 4, "bee": 5, "cow": 4}
-    assert ready("remove", "gallery.h5", "--sample", again, "-q") == Outcome(0, "", "")
+    assert ready("remove", "gallery.h5", "--example", again, "-q") == Outcome(0, "", "")
     assert samples(ready) == {"ant": 4, "bee": 4, "cow": 4}
 
 
@@ -183,11 +183,12 @@ def test_evaluate_scores_reviewed_answers_by_the_corrections(ready: Runner) -> N
     )
     record = json.loads(outcome.out)
     assert {key: record[key] for key in ("n", "correct", "without_truth", "reviewed")} == {
-        "n": 3,
+        "n": 2,
         "correct": 1,
         "without_truth": 3,
         "reviewed": 3,
     }
+    assert (record["open_set"]["outsiders"], record["open_set"]["given"]) == (1, {"cow": 1})
     assert ready("evaluate", "out.csv", "--corrections", "c.csv", "-q").err == ""
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 
 from crnr_cli.jobs.evaluate import EvaluateReport, evaluate_rows
 from crnr_cli.results.decision import Prediction
+from crnr_cli.results.scores import Scores
 from helpers.runner import Runner
 from helpers.samples import make_images
 
@@ -40,34 +41,40 @@ def prediction(row: Row) -> Prediction:
     return Prediction("a.png", truth or None, label or None, 0.5, runner_up or None, 0.1, status)
 
 
-def expected(rows: list[Row]) -> dict[str, object]:
+def expected(rows: list[Row], classes: tuple[str, ...] = ()) -> dict[str, object]:
     """Return all counts, one row after the other."""
-    names = ("n", "correct", "all", "insiders", "answered", "without_truth", "rejected", "guessed")
+    names = ("n", "correct", "all", "without_truth", "rejected", "guessed", "outsiders")
     counts = dict.fromkeys(names, 0)
     failed: Counter[str] = Counter()
     for truth, label, runner_up, status in rows:
-        answered = label != "" and (label != "unknown" or truth == "unknown")
-        counts["insiders"] += truth != "unknown"
-        counts["answered"] += answered and truth != "unknown"
+        is_outsider = truth == "unknown" or (classes and truth and truth not in classes)
         counts["without_truth"] += truth == ""
-        if truth:
+        if is_outsider:
+            counts["outsiders"] += label != ""
+        elif truth:
             counts["all"] += 1
-            counts["n"] += answered
-            counts["correct"] += answered and truth == label
-        if label == "unknown" and not answered:
-            counts["rejected"] += 1
-            counts["guessed"] += truth != "" and runner_up == truth
+            counts["n"] += label not in ("", "unknown")
+            counts["correct"] += truth == label
+            counts["rejected"] += label == "unknown"
+            counts["guessed"] += label == "unknown" and runner_up == truth
         if label == "":
             failed["no_label" if status in ("ok", "") else status] += 1
     return {**counts, "failed": failed}
 
 
-def f1_over_all(rows: list[Row]) -> float:
-    """Return the macro F1 by scikit-learn, where no answer is a label that is no class."""
-    known = [(t, p if p != "unknown" or t == "unknown" else "") for t, p, _, _ in rows if t]
+def macro_over_all(rows: list[Row]) -> list[float | None]:
+    """Return macro precision, recall and F1 over the gallery's classes by scikit-learn.
+
+    The rows are those of the known queries; no answer is a label that is no class.
+    """
+    known = [(t, "" if p == "unknown" else p) for t, p, _, _ in rows if t in CLASSES]
+    if not known:
+        return [None, None, None]
     truths, labels = (list(column) for column in zip(*known, strict=True))
-    classes = sorted({*truths, *labels} - {""})
-    return float(f1_score(truths, labels, labels=classes, average="macro", zero_division=0))
+    found = precision_recall_fscore_support(
+        truths, labels, labels=CLASSES, average="macro", zero_division=np.nan
+    )
+    return [None if np.isnan(value) else pytest.approx(value, abs=1e-12) for value in found[:3]]
 
 
 def seen(report: EvaluateReport) -> dict[str, object]:
@@ -75,13 +82,16 @@ def seen(report: EvaluateReport) -> dict[str, object]:
         "n": report.scores.n,
         "correct": report.scores.correct,
         "all": report.over_all.n,
-        "insiders": report.insiders,
-        "answered": report.answered,
         "without_truth": report.without_truth,
         "rejected": len(report.rejected),
         "guessed": report.rejected_guess_right,
+        "outsiders": report.open_set.outsiders if report.open_set else 0,
         "failed": report.failed,
     }
+
+
+def averages(scores: Scores) -> list[float | None]:
+    return [scores.macro.precision, scores.macro.recall, scores.macro.f1]
 
 
 @given(table_rows.filter(lambda rows: any(row[0] for row in rows)))
@@ -92,15 +102,46 @@ def test_evaluate_counts_match_a_plain_loop(rows: list[Row]) -> None:
     report = evaluate_rows([prediction(row) for row in rows], "out.csv")
     assert seen(report) == expected(rows)
     assert report.over_all.correct == report.scores.correct
-    assert report.coverage == (pytest.approx(report.answered / n) if (n := report.insiders) else None)
-    assert report.over_all.macro.f1 == pytest.approx(f1_over_all(rows), abs=1e-12)
-    answered = [(t, p) for t, p, _, _ in rows if t and p and (p != "unknown" or t == "unknown")]
+    assert report.answer_rate == (report.scores.n / n if (n := report.over_all.n) else None)
+    assert averages(report.over_all) == macro_over_all(rows)
+    answered = [row for row in rows if row[0] in CLASSES and row[1] in CLASSES]
+    assert averages(report.scores) == macro_over_all(answered)
     if answered:
-        truths, labels = (list(column) for column in zip(*answered, strict=True))
+        truths, labels = ([row[i] for row in answered] for i in (0, 1))
         assert report.scores.accuracy == pytest.approx(accuracy_score(truths, labels))
-        theirs = precision_recall_fscore_support(truths, labels, average="macro", zero_division=np.nan)
-        ours = [report.scores.macro.precision, report.scores.macro.recall, report.scores.macro.f1]
-        np.testing.assert_allclose([np.nan if v is None else v for v in ours], theirs[:3], atol=1e-12)
+
+
+def known_figures(report: EvaluateReport) -> object:
+    """Return all figures that are about known queries."""
+    scores = [
+        (one.n, one.correct, one.macro, one.weighted, one.classes, one.cells.tolist())
+        for one in (report.scores, report.over_all)
+    ]
+    return scores, report.answer_rate, len(report.rejected), report.reliability, report.sets
+
+
+outsiders = st.lists(
+    st.tuples(
+        st.sampled_from(["unknown", "emu", "yak"]),
+        st.sampled_from([*CLASSES, "unknown", ""]),
+        st.sampled_from([*CLASSES, ""]),
+        st.sampled_from(["ok", "rejected", "truncated"]),
+    ),
+    max_size=20,
+)
+
+
+@given(table_rows.filter(lambda rows: any(row[0] in CLASSES for row in rows)), outsiders)
+@example([("cat", "cat", "dog", "ok")], [("unknown", "cat", "dog", "ok"), ("emu", "dog", "cat", "ok")])
+def test_outsiders_change_no_score_of_known_queries(rows: list[Row], others: list[Row]) -> None:
+    """Whatever label they get, and whether their true class has a name that the gallery lacks or none."""
+    inside = [row for row in rows if row[0] != "unknown"]
+    alone = evaluate_rows([prediction(row) for row in inside], "out.csv", classes=CLASSES)
+    both = evaluate_rows([prediction(row) for row in inside + others], "out.csv", classes=CLASSES)
+    assert known_figures(both) == known_figures(alone)
+    assert averages(both.over_all) == macro_over_all(inside)
+    assert seen(both) == expected(inside + others, tuple(CLASSES))
+    assert (alone.open_set, both.open_set is None) == (None, not others)
 
 
 @settings(max_examples=25)
@@ -123,14 +164,18 @@ def test_the_command_agrees_on_any_csv(rows: list[Row], accuracy: float, f1: flo
     assert record["correct"] == counts["correct"]
     assert record["over_all"]["n"] == counts["all"]
     assert record["failed"] == counts["failed"]
+    n_known = int(counts["all"])  # type: ignore[call-overload]
+    if not n_known:  # all are outsiders
+        for name, minimum in (("accuracy", accuracy), ("macro F1", f1), ("answer rate", coverage)):
+            assert f"{name} n/a is below {minimum:g}" in result.err
+        assert result.exit == 4
+        return
     values = {
-        "accuracy": (int(counts["correct"]) / int(counts["all"]), accuracy),  # type: ignore[call-overload]
-        "macro F1": (f1_over_all(rows), f1),
+        "accuracy": (int(counts["correct"]) / n_known, accuracy),  # type: ignore[call-overload]
+        "macro F1": (record["known"]["macro"]["f1"], f1),
+        "answer rate": (int(counts["n"]) / n_known, coverage),  # type: ignore[call-overload]
     }
-    if insiders := int(counts["insiders"]):  # type: ignore[call-overload]
-        values["answer rate"] = int(counts["answered"]) / insiders, coverage  # type: ignore[call-overload]
-    else:
-        assert f"answer rate n/a is below {coverage:g}" in result.err
+    assert list(record["known"]["macro"].values()) == macro_over_all(rows)
     for name, (value, minimum) in values.items():
         if abs(value - minimum) > 1e-9:
             assert (f"{name} {value:.4f} is below {minimum:g}" in result.err) == (value < minimum)

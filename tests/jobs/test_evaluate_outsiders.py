@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, precision_recall_fscore_support, roc_auc_score
 
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features, make_images, noise
@@ -50,7 +54,9 @@ def counted(table: Path) -> dict[str, object]:
     return {
         "outsiders": len(outside),
         "rejected": sum(row["label"] == "unknown" for row in outside),
+        "accepted": sum(row["label"] not in ("unknown", "") for row in outside),
         "failed": 0,
+        "true_classes": {"unknown": len(outside)},
         "answers": len(named),
         "correct": len(right),
         "auroc": pytest.approx(areas["separation"]),
@@ -76,9 +82,10 @@ def test_a_folder_of_outsiders_is_classified_too(ready: Runner) -> None:
         assert record["coverage"] == coverage
         assert (record["inputs"], record["without_truth"]) == (18, 0)
     assert json.loads(now.out) == {**json.loads(later.out), "in_gallery": 0}
-    # To reject an outsider is right, and counts in the accuracy over all inputs.
-    n_right = int(expected["correct"]) + int(expected["rejected"])  # type: ignore[call-overload]
-    assert json.loads(now.out)["over_all"]["accuracy"] == n_right / 18
+    # The known queries have the same scores as without outsiders.
+    alone = json.loads(ready("evaluate", "queries", *REJECTING, "--json").out)
+    assert alone == {**json.loads(now.out), "inputs": 12, "open_set": None}
+    assert alone["over_all"]["accuracy"] == expected["correct"] / 12  # type: ignore[operator]
 
 
 def test_outsiders_in_a_label_table_score_the_same(ready: Runner) -> None:
@@ -138,6 +145,129 @@ def test_features_can_be_outsiders(crnr: Runner) -> None:
     assert json.loads(now.out)["open_set"]["outsiders"] == 7
 
 
+def blocks(out: str) -> dict[str, list[str]]:
+    """Return the lines of each headed block."""
+    found: dict[str, list[str]] = {}
+    for block in out.split("\n\n")[:-1]:
+        heading, *lines = block.splitlines()
+        found[heading] = [" ".join(line.split()) for line in lines]
+    return found
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "unknown"]), st.sampled_from(["a", "b", "unknown", ""])),
+        min_size=1,
+        max_size=20,
+    )
+)
+@example([("a", "a"), ("a", ""), ("b", "unknown"), ("unknown", "unknown"), ("unknown", "a"), ("unknown", "")])
+def test_every_share_of_a_block_has_the_denominator_in_its_heading(rows: list[tuple[str, str]]) -> None:
+    rows = [*rows, ("unknown", "a")]
+    with tempfile.TemporaryDirectory() as folder:
+        crnr = Runner(Path(folder))
+        table = "".join(f"q/{i},{truth},{label}\n" for i, (truth, label) in enumerate(rows))
+        (crnr.here / "out.csv").write_text(f"path,truth,label\n{table}")
+        found = blocks(crnr("evaluate", "out.csv", columns=120).out)
+    n_known = sum(truth != "unknown" for truth, _ in rows)
+    n_outside = sum(truth == "unknown" and label != "" for truth, label in rows)
+    for heading, n in (("Known queries", n_known), ("Outsiders", n_outside)):
+        lines = found[f"{heading} ({n})"]
+        denominators = re.findall(r"\d+ of (\d+)", "\n".join(lines))
+        assert (set(denominators), len(denominators) >= 1) == ({str(n)}, True)
+
+
+def test_one_outsider_in_a_review_leaves_macro_scores_alone(ready: Runner) -> None:
+    """The reviewed answer is taken out of its class, and nothing else changes."""
+    assert ready("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    rows = read_rows(ready.here / "out.csv")
+    path, label = rows[0]["path"], rows[0]["label"]
+    corrections = f"path,label,corrected,when\n{path},{label},unknown,\n"
+    (ready.here / "c.csv").write_text(corrections)
+    gates = ("--min-f1", "1", "--min-accuracy", "1")
+    result = ready("evaluate", "out.csv", "--corrections", "c.csv", "--json", "-q", *gates)
+    assert (result.exit, result.err) == (0, "")
+    record = json.loads(result.out)
+    truths, labels = ([row[name] for row in rows[1:]] for name in ("truth", "label"))
+    classes = sorted(set(truths))
+    theirs = precision_recall_fscore_support(truths, labels, labels=classes, average="macro")
+    assert list(record["macro"].values()) == pytest.approx(list(theirs[:3]))
+    assert [score["name"] for score in record["classes"]] == classes
+    assert len(record["confusion"]) == len(classes)
+    assert record["open_set"]["given"] == {label: 1}
+    # A class that the gallery does not have is no other case.
+    (ready.here / "c.csv").write_text(corrections.replace("unknown", "emu"))
+    named = ready("evaluate", "out.csv", "--corrections", "c.csv", "--json", "--errors", "wrong.csv", *gates)
+    assert (named.exit, named.err) == (
+        0,
+        "note: 1 of 12 answers scored against c.csv\n"
+        "note: 1 query of the class emu, which the gallery does not have, counts as an outsider\n",
+    )
+    record["open_set"]["true_classes"] = {"emu": 1}
+    assert json.loads(named.out) == record
+    (wrong,) = read_rows(ready.here / "wrong.csv")
+    assert (wrong["path"], wrong["truth"], wrong["label"]) == (path, "emu", label)
+
+
+def test_true_classes_that_the_gallery_lacks_are_outsiders(ready: Runner) -> None:
+    names = sorted(
+        path.relative_to(ready.here).as_posix() for path in (ready.here / "queries").rglob("*.png")
+    )
+    labels = {name: name.split("/")[1] for name in names}
+    labels |= {names[0]: "antt", names[1]: "emu", names[2]: "emu"}
+    table = "".join(f"{name},{label}\n" for name, label in labels.items())
+    (ready.here / "labels.csv").write_text(f"path,label\n{table}")
+    now = ready("evaluate", "queries", "--labels", "labels.csv", "--json")
+    notes = (
+        "note: 1 query of the class antt, which the gallery does not have, counts as an outsider; did you "
+        "mean ant?\n"
+        "note: 2 queries of the class emu, which the gallery does not have, count as outsiders\n"
+    )
+    assert (now.exit, now.err) == (0, notes)
+    record = json.loads(now.out)
+    assert record["open_set"]["true_classes"] == {"emu": 2, "antt": 1}
+    assert [score["name"] for score in record["known"]["classes"]] == ["ant", "bee", "cow"]
+    for output in ("out.csv", "out.parquet"):  # with one column of residuals per class
+        assert ready("classify", "queries", "-o", output, "-q").exit == 0
+        later = ready("evaluate", output, "--labels", "labels.csv", "--json")
+        assert (later.exit, later.err) == (0, notes)
+        assert json.loads(later.out) == {**record, "in_gallery": None}
+    stdin = (ready.here / "out.csv").read_bytes()
+    piped = ready("evaluate", "-", "--labels", "labels.csv", "--json", stdin=stdin)
+    assert (piped.out, piped.err) == (later.out, notes)
+    # The best answers alone do not list the classes: emu may be a class that no query was labelled as.
+    assert ready("classify", "queries", "-o", "top.csv", "-q", "--top", "2").exit == 0
+    for sources in (("top.csv",), ("out.csv", "top.csv")):
+        unlisted = json.loads(ready("evaluate", *sources, "--labels", "labels.csv", "--json").out)
+        assert unlisted["open_set"] is None
+        assert "emu" in [score["name"] for score in unlisted["known"]["classes"]]
+
+
+def test_other_names_for_all_classes_are_refused(ready: Runner) -> None:
+    """To count all queries as outsiders would hide the mistake."""
+    assert ready("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    names = [row["path"] for row in read_rows(ready.here / "out.csv")]
+    (ready.here / "labels.csv").write_text("path,label\n" + "".join(f"{name},Ameise\n" for name in names))
+    for source in ("queries", "out.csv"):
+        words = (
+            f"error: {source}: no true class, such as 'Ameise', is a class of the gallery, such as 'ant'; "
+            "use the names of the gallery's classes, or give outsiders with --outsiders\n"
+        )
+        assert ready("evaluate", source, "--labels", "labels.csv") == Outcome(1, "", words)
+
+
+def test_outsiders_alone_have_one_block_of_scores(crnr: Runner) -> None:
+    (crnr.here / "out.csv").write_text("path,truth,label\nq/1,unknown,a\nq/2,unknown,unknown\n")
+    result = crnr("evaluate", "out.csv", "--html", "r.html", "-q")
+    assert (result.exit, result.err) == (0, "")
+    found = blocks(result.out)
+    assert found["Known queries (0)"][0] == "accuracy n/a 0 of 0 correct"
+    assert found["Outsiders (2)"][0] == "rejected 0.5000 (95% 0.0945 to 0.9055) 1 of 2"
+    assert result.out.endswith("1 time\n\n")  # there are no classes to list
+    assert "0 of 0 labelled correctly, 1 of 2 outsiders rejected" in (crnr.here / "r.html").read_text()
+
+
 def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     (crnr.here / "out.csv").write_text(
         "path,truth,label,runner_up,status,separation\n"
@@ -147,15 +277,28 @@ def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     )
     result = crnr("evaluate", "out.csv", "--outsiders", "o", "--html", "report.html", "-q", columns=100)
     assert (result.exit, result.err) == (0, "")
-    lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert "answer rate 0.6667 2 of 3 queries got an answer" in lines
-    assert "outsiders rejected 0.6667 (95% 0.2077 to 0.9385) 2 of 3 outsiders" in lines
-    assert "accuracy of answers 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct, outsiders included" in lines
     area = roc_auc_score([1, 1, 1, 0, 0, 0], [0.9, 0.8, 0.2, 0.5, 0.1, 0.1])
-    assert f"AUROC, separation {area:.4f} 0.5 is chance" in lines
-    assert "failed 1 1 truncated" in lines
+    f1 = f1_score(["a", "b", "b"], ["a", "b", ""], labels=["a", "b"], average="macro")
+    assert blocks(result.out) == {
+        "Known queries (3)": [
+            "accuracy 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct; no answer counts as wrong",
+            f"macro F1 {f1:.4f} every class counts the same",
+            "answer rate 0.6667 2 of 3 got an answer; accuracy of these 1.0000",
+            "rejected as unknown 1 the best guess was right for 1",
+        ],
+        "Outsiders (3)": [
+            "rejected 0.6667 (95% 0.2077 to 0.9385) 2 of 3",
+            "wrongly accepted 0.3333 (95% 0.0615 to 0.7923) 1 of 3; most often as a, 1 time",
+            f"AUROC, separation {area:.4f} 0.5 is chance",
+            "failed 1 not counted among the outsiders",
+        ],
+        "All queries (7)": ["failed 1 1 truncated"],
+    }
     page = (crnr.here / "report.html").read_text(encoding="utf-8")
-    for text in ("Outsiders rejected", "2 of 3 outsiders", "Accuracy of answers", "AUROC", "66.7"):
+    headings = ["2 of 3 labelled correctly, 2 of 3 outsiders rejected", "Known queries (3)", "Outsiders (3)"]
+    assert [text for _, text in re.findall(r"<(h1|h3)>(.*?)</\1>", page)] == headings
+    accepted = "1 of 3 got the label of a class; most often as a, 1 time"
+    for text in ("Wrongly accepted", accepted, "AUROC", "66.7"):
         assert text in page
 
 
@@ -168,9 +311,16 @@ def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
         (("--min-rejected", "0.7"), "share of rejected outsiders 0.6667 is below 0.7"),
         (("--min-rejected", "0.6"), None),
         (
-            ("--min-accuracy", "0.61"),
-            "accuracy 0.6000 is below 0.61; 1 of 5 queries has no answer, which counts as wrong",
+            ("--min-accuracy", "0.51"),
+            "accuracy 0.5000 is below 0.51; 1 of 2 queries has no answer, which counts as wrong",
         ),
+        (("--min-accuracy", "0.5"), None),
+        # Of the only class, one of two queries is labelled correctly: precision 1, recall 1/2.
+        (
+            ("--min-f1", "0.67"),
+            "macro F1 0.6667 is below 0.67; 1 of 2 queries has no answer, which counts as wrong",
+        ),
+        (("--min-f1", "0.66"), None),
     ],
 )
 def test_evaluate_thresholds_set_the_exit_code(

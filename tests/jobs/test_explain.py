@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from crnr_cli.cli.explain import BAR
-from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.methods import make_method
+from crnr_cli.system.extras import describe_missing
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Runner, rows

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError, describe_missing
+from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.jobs import model as job
 from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
 from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.system.extras import describe_missing
 from helpers.lite import SIZE, TINY, WEIGHTS, add_tiny_model, tiny_state, tiny_weights
 from helpers.patches import remove_extras
 from helpers.runner import Runner, ended, powerless
@@ -153,18 +154,20 @@ def test_a_catalogue_with_the_wrong_hash(
 def test_names_that_cannot_be_made(weights: Path) -> None:
     message = refused(error=UsageError, name="tiny-light")
     assert message == f"NAME: 'tiny-light' is not one of {', '.join(MODELS)}; did you mean tiny-lite?"
-    message = refused(error=UsageError, name="dinov2-small")
-    assert message.startswith("dinov2-small: crnr does not download networks and cannot build this one")
-    assert "get it with: hf download Xenova/dinov2-small onnx/model.onnx " in message
+    message = refused(error=UsageError, name="resnet50")
+    assert message.startswith(
+        "resnet50: crnr can neither download nor build this network; get it with: mkdir"
+    )
 
 
 def test_a_model_that_another_program_fetched(weights: Path, tmp_path: Path) -> None:
-    place = tmp_path / "models/dinov2-small/onnx/model.onnx"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"a model")
-    assert get_model("dinov2-small") == GotModel(MODELS["dinov2-small"], place, was_here=True)
-    with pytest.raises(UsageError, match="cannot build this one"):  # a file of weights is not ignored
-        get_model("dinov2-small", weights)
+    for name in ("dinov2-small", "resnet50"):
+        place = tmp_path / "models" / MODELS[name].file
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"a model")
+        assert get_model(name) == GotModel(MODELS[name], place, was_here=True)
+        with pytest.raises(UsageError, match="does not build this network"):  # a weights file is not ignored
+            get_model(name, weights)
 
 
 def test_get_model_names_the_missing_package(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:

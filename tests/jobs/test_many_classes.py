@@ -91,7 +91,7 @@ def test_folders_are_not_compared_with_very_many_classes(
     Path("out.csv").write_text("path,truth,label\nq/sparrow/1.png,sparrow,sparrow\nq/sparow/2.png,,sparrow\n")
     folder = "note: 1 query without a true class: the folder sparow is not named after a class"
     assert crnr("evaluate", "out.csv").err == f"{folder}; did you mean sparrow?\n"
-    monkeypatch.setattr("crnr_cli.cli.evaluate._MAX_COMPARED", 0)
+    monkeypatch.setattr("crnr_cli.jobs.evaluate._MAX_COMPARED", 0)
     assert crnr("evaluate", "out.csv").err == f"{folder}\n"
 
 

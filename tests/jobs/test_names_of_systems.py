@@ -227,7 +227,7 @@ class TestEitherForm:
         sample = f"gallery/{stored}/{stored}.png"
         removed = [f"{sample},{stored}"]
         for name in (f"gallery/{given_name}/{given_name}.png", f"gallery/*/{given_name}.p*"):
-            outcome = crnr("remove", "gallery.h5", "--sample", name, "--dry-run")
+            outcome = crnr("remove", "gallery.h5", "--example", name, "--dry-run")
             assert outcome.out.splitlines()[1:] == removed
         assert crnr("remove", "gallery.h5", "--class", given_name, "--dry-run").exit == 0
         (crnr.here / "marked.csv").write_text(

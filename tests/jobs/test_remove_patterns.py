@@ -32,7 +32,7 @@ def built(crnr: Runner, templates: Templates) -> Runner:
 
 def test_remove_by_pattern_equals_remove_by_name(built: Runner) -> None:
     (built.here / "other.h5").write_bytes((built.here / "gallery.h5").read_bytes())
-    result = built("remove", "gallery.h5", "--sample", "gallery/ham/[01].png", "--class", "spi*")
+    result = built("remove", "gallery.h5", "--example", "gallery/ham/[01].png", "--class", "spi*")
     assert (result.exit, result.out) == (0, "")
     lines = result.err.splitlines()
     assert lines[:2] == [
@@ -40,7 +40,7 @@ def test_remove_by_pattern_equals_remove_by_name(built: Runner) -> None:
         "note: gallery/ham/[01].png matches 2 examples",
     ]
     assert "0 added, 0 changed, 5 removed, 4 unchanged" in lines
-    by_name = ("--sample", "gallery/ham/0.png", "--sample", "gallery/ham/1.png", "--class", "spinach")
+    by_name = ("--example", "gallery/ham/0.png", "--example", "gallery/ham/1.png", "--class", "spinach")
     assert built("remove", "other.h5", *by_name, "-q").exit == 0
     assert (built.here / "gallery.h5").read_bytes() == (built.here / "other.h5").read_bytes()
 
@@ -49,7 +49,7 @@ def test_a_literal_name_wins(crnr: Runner) -> None:
     make_images(crnr.here / "gallery", ("ham", "spam"), 3)
     draw_image(0, 7).save(crnr.here / "gallery" / "ham" / "[01].png")
     assert crnr("build", "gallery", "-q").exit == 0
-    result = crnr("remove", "gallery.h5", "--sample", "gallery/ham/[01].png", "--json", "-q")
+    result = crnr("remove", "gallery.h5", "--example", "gallery/ham/[01].png", "--json", "-q")
     assert (result.exit, result.err) == (0, "")
     assert json.loads(result.out)["changes"]["removed"] == ["gallery/ham/[01].png"]
 
@@ -69,7 +69,7 @@ def test_marked_samples_are_never_patterns(built: Runner) -> None:
     [
         (("--class", "x*"), "no class matches x*; there are ham, spam, spinach"),
         (
-            ("--sample", "gallery/*"),
+            ("--example", "gallery/*"),
             "no example matches gallery/*; * ends at a slash, and gallery/** matches 9",
         ),
         (("--class", "*"), "no examples would remain; delete the file instead"),
@@ -87,7 +87,7 @@ def test_remove_refuses_patterns_that_match_nothing_or_everything(
 
 def test_remove_dry_run_lists_the_samples(built: Runner) -> None:
     before = (built.here / "gallery.h5").stat()
-    arguments = ("remove", "gallery.h5", "--class", "ham", "--sample", "gallery/sp*/2.png", "--dry-run")
+    arguments = ("remove", "gallery.h5", "--class", "ham", "--example", "gallery/sp*/2.png", "--dry-run")
     result = built(*arguments)
     assert result.exit == 0
     assert rows(result.out) == [

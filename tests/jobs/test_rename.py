@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.gallery.file import load_gallery
-from helpers.runner import Runner, read_rows
+from helpers.runner import Runner, assert_same_rows, read_rows
 from helpers.samples import make_features, make_images
 from helpers.templates import Templates
 
@@ -58,10 +60,66 @@ def test_rename_gives_the_gallery_of_a_renamed_folder(
     assert sorted(renamed.names) == [f"old.npz#{i}" for i in sorted(map(str, range(18)))]  # kept
     for gallery in ("gallery.h5", "fresh.h5"):
         assert crnr("classify", "queries.npz", "-g", gallery, "-o", f"{gallery}.csv", "-q").exit == 0
-    assert (crnr.here / "gallery.h5.csv").read_bytes() == (crnr.here / "fresh.h5.csv").read_bytes()
+    assert_same_rows(*(read_rows(crnr.here / f"{name}.csv") for name in ("gallery.h5", "fresh.h5")))
     assert (renamed.calibration is None) == (not calibrate)
     if calibrate:
         assert read_rows(crnr.here / "gallery.h5.csv")[0]["probability"]
+
+
+METHODS = ["crnr", "nrc", "crc", "nsc", "src", "croc", "procrc", "nn", "svm", "softmax"]
+OPTIONS = [
+    *(("--method", name) for name in METHODS),
+    ("--factor", "low-rank"),
+    ("--neighbors", "7"),
+]
+
+
+@pytest.mark.parametrize("new", ["bed", "zebra"], ids=["same place", "other place"])
+@pytest.mark.parametrize("options", OPTIONS, ids="=".join)
+def test_rename_does_not_fit_again(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], new: str
+) -> None:
+    """The answers are the answers of a gallery that was built under the new names."""
+    make_features(crnr.here / "old.npz", per_class=6, classes=("ant", "bee", "cow", "dog"))
+    make_features(crnr.here / "queries.npz", seed=4)
+    with np.load(crnr.here / "old.npz") as old:
+        labels = [new if label == "bee" else str(label) for label in old["labels"]]
+        np.savez(crnr.here / "new.npz", features=old["features"], labels=labels)
+    assert crnr("build", "old.npz", *options, "-q").exit == 0
+    assert crnr("build", "new.npz", *options, "-o", "fresh.h5", "-q").exit == 0
+    monkeypatch.setattr("crnr_cli.gallery.fit.fit_method", None)
+    assert crnr("rename", "gallery.h5", "bee", new, "-q").exit == 0
+    for gallery in ("gallery.h5", "fresh.h5"):
+        assert crnr("classify", "queries.npz", "-g", gallery, "-o", f"{gallery}.csv", "-q").exit == 0
+    ours, fresh = (read_rows(crnr.here / f"{name}.csv") for name in ("gallery.h5", "fresh.h5"))
+    assert [row["label"] for row in ours] == [row["label"] for row in fresh]
+    # scikit-learn ends its training at tolerances of 1e-4.
+    tolerance = 1e-2 if options[-1] in ("svm", "softmax") else 1e-5
+    for name in (f"residual:{label}" for label in ("ant", new, "cow", "dog")):
+        expected = [float(row[name]) for row in fresh]
+        assert [float(row[name]) for row in ours] == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize(("new", "times"), [("bed", 0), ("zebra", 1)])
+def test_rename_calibrates_again_only_if_classes_change_places(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch, new: str, times: int
+) -> None:
+    """Examples are held out in the order of their classes."""
+    make_features(crnr.here / "old.npz", per_class=6)
+    assert crnr("build", "old.npz", "--calibrate", "-q").exit == 0
+    calls: list[object] = []
+
+    def watched(*arguments: Any) -> Calibration:
+        calls.append(arguments)
+        return calibrate(*arguments)
+
+    monkeypatch.setattr("crnr_cli.gallery.gallery.calibrate", watched)
+    assert crnr("rename", "gallery.h5", "bee", new, "-q").exit == 0
+    assert len(calls) == times
+    renamed = load_gallery(crnr.here / "gallery.h5")
+    assert renamed.calibration is not None
+    expected = calibrate(renamed.samples, renamed.method, renamed.hashes)
+    np.testing.assert_allclose(renamed.calibration.standouts, expected.standouts, atol=1e-6)
 
 
 def test_the_answers_stay_the_same(built: Runner) -> None:

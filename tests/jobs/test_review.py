@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crnr_cli.errors import describe_missing
+from crnr_cli.system.extras import describe_missing
 from helpers.browser import data_of
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner

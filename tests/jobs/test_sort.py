@@ -561,12 +561,12 @@ def test_a_dangling_link_is_a_missing_file_wherever_it_leads(here: Path, target:
     Path("q/b/1.png").unlink()
     Path("q/b/1.png").symlink_to(target)
     report = run("copy")
-    assert [(row.path, row.reason) for row in report.left_out] == [("q/b/1.png", "there is no such file")]
+    assert [(row.path, row.reason) for row in report.left_out] == [("q/b/1.png", "no such file")]
     assert len(only_files("sorted")) == len(FEW) - 1
     Path("q/c/1.png").unlink()
     Path("q/c/1.png").symlink_to("1.png")
     assert {row.path: row.reason for row in run("copy").left_out} == {
-        "q/b/1.png": "there is no such file",
+        "q/b/1.png": "no such file",
         "q/c/1.png": os.strerror(errno.ELOOP),
     }
 
@@ -641,7 +641,7 @@ def test_undo_puts_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ),
         (",,cat\n", "out.csv: row 1 has no path"),
         ("", "out.csv: has no rows"),
-        ("gone.png,,cat\n", "none of the files can be sorted; gone.png: there is no such file; paths are"),
+        ("gone.png,,cat\n", "none of the files can be sorted; gone.png: no such file; paths are"),
     ],
 )
 def test_a_csv_that_cannot_be_sorted(rows: str, message: str) -> None:
@@ -661,16 +661,16 @@ def test_files_that_cannot_be_sorted_are_left_out() -> None:
     Path("out.csv").write_text("path,truth,label\n" + "".join(f"{name},,cat\n" for name in names))
     reasons = {row.path: row.reason for row in run("copy").left_out}
     assert reasons == {
-        "gone.png": "there is no such file",
-        "folder.png": "is not a regular file",
-        "pipe.png": "is not a regular file",
-        "lost.png": "there is no such file",
+        "gone.png": "no such file",
+        "folder.png": "is not a file",
+        "pipe.png": "is not a file",
+        "lost.png": "no such file",
         "q/a/1.png": "the predictions file names it twice",
         "second.png": "the predictions file names it twice",
         "q/..": "is not the name of a file",
     }
     with pytest.raises(
-        DataError, match=re.escape("gone.png: there is no such file; stopped: 7 of 8 files in out.csv have")
+        DataError, match=re.escape("gone.png: no such file; stopped: 7 of 8 files in out.csv have")
     ):
         run("copy", "strict", max_failure_rate=0.0)
     assert not Path("strict").exists()

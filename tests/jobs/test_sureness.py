@@ -250,7 +250,7 @@ def test_evaluate_measures_both_from_the_csv_and_from_queries(crnr: Runner, file
     assert (
         f"{record['reliability']['error']:.4f}  (95% {low:.4f} to {high:.4f})  mean probability " in shown.out
     )
-    assert f"{record['sets']['covered']} of 100 contain the true class; " in shown.out
+    assert f"{record['sets']['covered']} of 100 label sets contain the true class; " in shown.out
     assert crnr("evaluate", "out.csv", "--html", "out.html", "-q").exit == 0
     assert Path("out.html").read_text().count("<circle") == len(record["reliability"]["bins"]) == 5
 

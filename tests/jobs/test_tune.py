@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.errors import describe_missing
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
 from crnr_cli.methods import Method
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.system.extras import describe_missing
 from helpers.patches import remove_extras, set_free_bytes
 from helpers.runner import Runner
 from helpers.samples import make_images
@@ -114,7 +114,7 @@ def test_tune_finds_a_power_and_builds_with_it(
     record = json.loads(result.out)
     assert record["chosen"]["power"] == 0.5
     assert (record["n"], record["folds"], record["untried"]) == (60, 5, 0)
-    assert len(record["trials"]) == 2 * (3 * 2 + 2) * 6
+    assert len(record["trials"]) == 3 * (3 * 2 + 2) * 6
     accuracies = [trial["accuracy"] for trial in record["trials"]]
     assert accuracies == sorted(accuracies, reverse=True)
     assert record["paper"] in record["trials"]
@@ -134,7 +134,7 @@ def test_tune_shows_a_table_with_the_papers_setting(
     monkeypatch.setattr(job, "MUS", (0.1,))
     result = crnr("tune", heavy_tails, "--try-pca", "0,10", "--samples-axis", "rows")
     assert result.exit == 0
-    assert "60 examples, each labelled by the others, in 5 folds; best of 48 settings" in result.out
+    assert "60 examples, each labelled by the others, in 5 folds; best of 72 settings" in result.out
     assert "vs. default" in result.out
     assert (
         f"to build a gallery with it: crnr build {heavy_tails} --samples-axis rows --method crnr"
@@ -183,6 +183,27 @@ def test_tune_keeps_its_budget_and_passes_unused_time_on(
     assert budgeted(8.5, 1.0, monkeypatch) == (["1/0.01", "1/0.1", "0.5/0.01", "1/1"], 8.0)
 
 
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 3.0, 6.6])
+def test_a_budget_for_three_methods_reaches_every_power(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 1,010 examples, whatever a fold takes, the default method is the first of each power."""
+    now = 0.0
+    monkeypatch.setattr(job.time, "perf_counter", lambda: now)
+    raw = np.ones((1010, 2))
+    samples = job.FoldedSamples([raw], [Recipe(2)], np.zeros(1010), np.zeros(1010), raw[:, 0] > 0, "float32")
+    recipes, notes = job._recipes(samples, job.TuneOptions())
+    assert notes == []
+    methods = job._methods((), job._neighbors(1010))
+    first: dict[float, Method] = {}
+    for this in job._passes(recipes, methods, 5, 100.0):
+        now += seconds
+        first.setdefault(dict(this.vectors.steps)["power"], this.method)
+    assert first == dict.fromkeys((1.0, 0.7, 0.5), job.DEFAULT)
+    assert list(first) == [1.0, 0.7, 0.5]
+    assert now <= 100
+
+
 def test_a_column_is_shown_for_all_that_was_tried(crnr: Runner, heavy_tails: Path) -> None:
     """Although the best settings may agree in it."""
     shown = crnr("tune", heavy_tails, "--try-pca", "0,5", "--budget", "20").out
@@ -196,9 +217,9 @@ def test_a_budget_of_nothing_tries_the_papers_setting_alone(crnr: Runner, heavy_
     # One pass covers all counts of iterations.
     assert {(trial["lam"], trial["mu"], trial["power"]) for trial in record["trials"]} == {(0.01, 0.1, 1.0)}
     assert len(record["trials"]) == 6
-    assert record["untried"] == (2 * 28 - 1) * 6
+    assert record["untried"] == (3 * 28 - 1) * 6
     shown = crnr("tune", heavy_tails, "--budget", "0").err
-    assert f"note: the time budget ended with {(2 * 28 - 1) * 6} settings untried\n" in shown
+    assert f"note: the time budget ended with {(3 * 28 - 1) * 6} settings untried\n" in shown
 
 
 def test_an_image_that_is_left_out_makes_the_exit_code_3(crnr: Runner, tmp_path: Path) -> None:

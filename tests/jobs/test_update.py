@@ -116,12 +116,50 @@ def test_add_takes_the_place_of_a_sample_of_that_name(crnr: Runner) -> None:
     assert_equal("gallery.h5", "fresh.h5")
 
 
-@pytest.mark.usefixtures("built")
-def test_add_of_nothing_new_changes_nothing(crnr: Runner) -> None:
-    before = Path("gallery.h5").read_bytes()
-    outcome = crnr("add", "gallery.h5", "gallery", "-q")
-    assert (outcome.exit, outcome.out, outcome.err) == (0, "", "")
+@pytest.fixture
+def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if a method is fitted to a gallery, or if the gallery is calibrated."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("fitted")
+
+    monkeypatch.setattr("crnr_cli.gallery.fit.fit_method", refuse)
+    monkeypatch.setattr("crnr_cli.gallery.gallery.calibrate", refuse)
+
+
+@pytest.mark.usefixtures("built", "no_fit")
+@pytest.mark.parametrize(
+    "command", [("add", "gallery.h5", "gallery"), ("build", "gallery", "--update")], ids=["add", "update"]
+)
+def test_a_command_that_changes_nothing_writes_nothing(crnr: Runner, command: tuple[str, ...]) -> None:
+    before, status = Path("gallery.h5").read_bytes(), Path("gallery.h5").stat()
+    outcome = crnr(*command)
+    assert (outcome.exit, outcome.out) == (0, "")
+    lines = outcome.err.splitlines()
+    assert lines[0] == "0 added, 0 changed, 0 removed, 12 unchanged"
+    assert lines[1].startswith("gallery.h5: 3 classes, 12 examples, vectors of length 128, method crnr; ")
+    assert lines[1].endswith(f" s, {len(before) / 1e6:.1f} MB")
+    after = Path("gallery.h5").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (status.st_ino, status.st_mtime_ns)
     assert Path("gallery.h5").read_bytes() == before
+    assert crnr.files() == {"gallery", "gallery.h5"}
+
+
+@pytest.mark.usefixtures("built", "no_fit")
+def test_update_stores_new_times_of_unchanged_files_without_a_fit(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the files need not be read at every update."""
+    os.utime("gallery/bee/2.png", (1, 1))
+    state = {key: array.copy() for key, array in load_gallery(Path("gallery.h5")).state.items()}
+    outcome = crnr("build", "gallery", "--update")
+    assert "0 added, 0 changed, 0 removed, 12 unchanged\n" in outcome.err
+    gallery = load_gallery(Path("gallery.h5"))
+    assert gallery.stamps[gallery.names.index("gallery/bee/2.png")].mtime_ns == 10**9
+    for key, array in gallery.state.items():
+        np.testing.assert_array_equal(array, state[key])
+    monkeypatch.setattr(Images, "read_batches", None)  # nothing is to be read
+    assert crnr("build", "gallery", "--update", "-q").exit == 0
 
 
 def test_add_appends_rows_of_feature_files(crnr: Runner) -> None:
@@ -229,7 +267,7 @@ def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
 
 @pytest.mark.usefixtures("built")
 def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
-    outcome = crnr("remove", "gallery.h5", "--class", "cow", "--sample", "gallery/bee/2.png")
+    outcome = crnr("remove", "gallery.h5", "--class", "cow", "--example", "gallery/bee/2.png")
     assert (outcome.exit, outcome.out) == (0, "")
     lines = outcome.err.splitlines()
     assert lines[0] == "removed: gallery/bee/2.png"
@@ -238,6 +276,8 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
         Path(path).unlink()
     Path("gallery/cow").rmdir()
     crnr("build", "gallery", "-o", "fresh.h5")
+    assert_equal("gallery.h5", "fresh.h5")
+    assert crnr("build", "gallery", "--update", "--restore", "-q").exit == 0  # forgets the removed examples
     assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
 
 
@@ -245,10 +285,10 @@ def test_remove_equals_a_build_of_the_rest(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        ([], 2, "choose what to remove with --class NAME, --sample NAME or --marked-in FILE"),
+        ([], 2, "choose what to remove with --class NAME, --example NAME or --marked-in FILE"),
         (["--class", "dog"], 1, "gallery.h5: has no class dog; there are ant, bee, cow"),
         (
-            ["--sample", "x"],
+            ["--example", "x"],
             1,
             "gallery.h5: has no example x; there are "
             + ", ".join([f"gallery/{c}/{i}.png" for c in ("ant", "bee", "cow") for i in range(4)][:10])
@@ -421,7 +461,7 @@ def test_update_follows_a_folder_that_was_renamed(crnr: Runner) -> None:
 def test_removing_all_but_one_sample_per_class_ends_the_calibration(crnr: Runner) -> None:
     crnr("build", "gallery", "--calibrate", "-q")
     rest = [f"gallery/{name}/{i}.png" for name in ("ant", "bee", "cow") for i in (1, 2, 3)]
-    outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--sample", name)))
+    outcome = crnr("remove", "gallery.h5", *(word for name in rest for word in ("--example", name)))
     assert (outcome.exit, outcome.out) == (0, ""), outcome.err
     assert "note: the calibration is removed: every class has only one example" in outcome.err
     gallery = load_gallery(Path("gallery.h5"))
@@ -448,7 +488,7 @@ def test_samples_that_are_in_the_gallery_twice_are_reported(crnr: Runner) -> Non
     assert outcome.exit == 0
     assert (
         f"note: 12 of 12 added examples are now in the gallery twice: {crnr.here}/gallery/ant/0.png is the "
-        "same as gallery/ant/0.png; `crnr remove --sample` removes one\n"
+        "same as gallery/ant/0.png; `crnr remove --example` removes one\n"
     ) in outcome.err
 
 
@@ -536,6 +576,7 @@ def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
         "changed": ["gallery/bee/1.png"],
         "missing": ["gallery/ant/3.png"],
         "unknown": ["gallery/cow/new.png"],
+        "removed": [],
         "holds": False,
     }
     assert outcome.err == (

@@ -13,13 +13,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from crnr_cli.arrays import Array, to_dense
-from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError, describe_missing
+from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError
 from crnr_cli.jobs.tune import NEIGHBORS
 from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
-from crnr_cli.methods.base import residuals_in_batches, winners_after
+from crnr_cli.methods.base import reorder_state, residuals, residuals_in_batches, winners_after
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
+from crnr_cli.system.extras import describe_missing
 from helpers.method_checks import SIZES, problem
 
 # As the help of build gives them.
@@ -138,6 +139,57 @@ def test_samples_have_to_be_sorted_by_class() -> None:
     assert samples.class_index.tolist() == [0, 0, 1, 2, 2]
     with pytest.raises(ValueError, match=r"^samples must be sorted by class$"):
         Samples.of(vectors, np.array([0, 1, 0, 2, 2]))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        *((name, {}) for name in METHODS if name not in ("svm", "softmax")),
+        ("crnr", {"factor": "dense"}),
+        ("crnr", {"factor": "low-rank"}),
+        ("crnr", {"neighbors": 5}),
+    ],
+)
+@pytest.mark.parametrize("parts", [None, [0, 3, 8]])
+@pytest.mark.parametrize("order", [(3, 1, 0, 2), (1, 2, 3, 0)])
+def test_reordered_states_are_states_of_reordered_classes(
+    name: str, parameters: dict[str, object], parts: list[int] | None, order: tuple[int, ...]
+) -> None:
+    """With a class so large that the low-rank factor has a block for it alone, and small classes in one."""
+    samples, queries, _ = problem((5, 3, 40, 4), d=8)
+    edges, classes = None if parts is None else np.array(parts), np.array(order)
+    if edges is not None:
+        for start, stop in pairwise(parts or ()):
+            for vectors in (samples.vectors, queries):
+                vectors[:, start:stop] /= np.linalg.norm(vectors[:, start:stop], axis=1, keepdims=True)
+    samples = Samples(samples.vectors, samples.edges, edges)
+    rows = np.concatenate([np.flatnonzero(samples.class_index == number) for number in order])
+    sizes = np.diff(samples.edges)[classes]
+    moved = Samples.of(samples.vectors[rows], np.repeat(np.arange(4), sizes), edges)
+    method = make_method(name, parameters)
+    state = reorder_state(method, samples, fit_method(method, samples), classes)
+    assert state is not None
+    fresh = fit_method(method, moved)
+    assert {key: array.shape for key, array in state.items()} == {
+        key: array.shape for key, array in fresh.items()
+    }
+    found, expected = (to_dense(residuals(method, moved, one, queries)) for one in (state, fresh))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 if name == "src" else 1e-9)
+
+
+def test_states_that_cannot_be_reordered_are_fitted_again() -> None:
+    """An index, and a factor whose blocks are not those of today."""
+    samples, _, _ = problem((5, 3, 40, 4), d=8)
+    classes = np.array([3, 1, 0, 2])
+    search = make_method("crnr", {"neighbors": 5})
+    assert reorder_state(search, samples, {"index_effort": np.array([1])}, classes) is None
+    method = make_method("crnr", {"factor": "low-rank"})
+    state = fit_method(method, samples)
+    assert state["block_edges"].tolist() == [0, 8, 48, 52]
+    other = state | {"block_edges": np.array([0, 7, 48, 52])}
+    assert reorder_state(method, samples, other, classes) is None
+    same = np.arange(4)
+    assert reorder_state(method, samples, other, same) is other
 
 
 def test_samples_of_a_class_are_where_its_span_is() -> None:

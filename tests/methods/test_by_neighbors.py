@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli import errors
 from crnr_cli.arrays import FewClasses, to_dense
-from crnr_cli.errors import DataError, GalleryError, UsageError, describe_missing
+from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.methods import CodingMethod, Samples, base, make_method
 from crnr_cli.methods.base import Split
 from crnr_cli.methods.by_neighbors import (
@@ -28,7 +27,8 @@ from crnr_cli.progress import Progress
 from crnr_cli.results.decision import separation
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.neighbors import Neighborhoods
-from crnr_cli.system import memory
+from crnr_cli.system import extras, memory
+from crnr_cli.system.extras import describe_missing
 
 LOCAL = ["crnr", "nrc", "crc", "src"]
 each_method = pytest.mark.parametrize("name", LOCAL)
@@ -441,7 +441,7 @@ def test_an_exact_search_takes_no_index_even_if_there_is_one() -> None:
 
 
 def test_only_an_index_needs_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
     assert make_method("crnr", {"neighbors": 9}).why_unavailable() is None
     reason = make_method("crnr", {"neighbors": 9, "index": "ivf"}).why_unavailable()
     assert reason == describe_missing("faiss", "--index ivf", "faiss")

@@ -14,10 +14,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError, UsageError, describe_missing
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.methods import METHODS, Samples, make_method, parse_parameter
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import margins
+from crnr_cli.system.extras import describe_missing
 from helpers.method_checks import CHECKS, SIZES, problem, unit
 from helpers.paths import DATA
 from helpers.runner import Runner

@@ -203,7 +203,7 @@ def test_the_shown_step_is_fitted_stored_applied_and_described(copy: Copy) -> No
     by_hand = copy("classify", "scaled-queries.npz", "-g", "by-hand.h5", "-q").stdout
     np.testing.assert_allclose(residuals(by_step), residuals(by_hand), atol=1e-9)
     about = json.loads(copy("info", "s.h5", "--json").stdout)
-    assert (about["format_version"], about["standardize"], about["pca"]) == (5, True, 4)
+    assert (about["format_version"], about["standardize"], about["pca"]) == (6, True, 4)
     page = copy("evaluate", "queries.npz", "-g", "s.h5", "--html", "report.html")
     assert page.returncode == 0, page.stderr
     assert "6 features; features divided by their standard deviations; 4 principal components" in (
@@ -217,7 +217,7 @@ def test_tune_tries_the_shown_step(copy: Copy) -> None:
     assert tried.returncode == 0, tried.stderr
     trials = json.loads(tried.stdout)["trials"]
     assert {(trial["standardize"], trial["power"]) for trial in trials} == {
-        (standardize, power) for standardize in (False, True) for power in (1.0, 0.5)
+        (standardize, power) for standardize in (False, True) for power in (1.0, 0.7, 0.5)
     }
     tuned = copy("tune", "gallery.npz", "--try-standardize", "1", "--try-power", "1", "-o", "tuned.h5")
     assert tuned.returncode == 0, tuned.stderr
@@ -233,7 +233,7 @@ def test_an_older_crnr_refuses_a_gallery_with_the_shown_step(copy: Copy) -> None
     from crnr_cli.gallery.file import load_gallery
 
     copy("build", "gallery.npz", "--standardize", "-o", "new.h5", "-q")
-    with pytest.raises(GalleryError, match=r"gallery format 5, but this crnr .* reads up to 4"):
+    with pytest.raises(GalleryError, match=r"gallery format 6, but this crnr .* reads up to 5"):
         load_gallery(copy.here / "new.h5")
 
 
@@ -277,7 +277,7 @@ def test_the_shown_extractor_is_stored_described_and_checked(greys: Copy) -> Non
     built = greys("build", "old", "-o", "k.h5", "--extractor", "histogram", "-q")
     assert (built.returncode, built.stderr) == (0, "")
     about = json.loads(greys("info", "k.h5", "--json").stdout)
-    assert (about["format_version"], about["n_inputs"], about["size"]) == (5, 16, [9, 12])
+    assert (about["format_version"], about["n_inputs"], about["size"]) == (6, 16, [9, 12])
     assert about["extractor"] == {"name": "histogram", "levels": 16}
     page = greys("evaluate", "new", "-g", "k.h5", "--html", "histogram.html")
     assert page.returncode == 0, page.stderr

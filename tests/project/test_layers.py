@@ -16,7 +16,8 @@ import pytest
 from crnr_cli.cli import COMMANDS, recipe_options
 from crnr_cli.cli.parsing import ExtractorName
 from crnr_cli.recipe.network import Network
-from crnr_cli.recipe.recipe import EXTRACTORS, STEPS
+from crnr_cli.recipe.recipe import EXTRACTORS, STEPS, Recipe
+from crnr_cli.recipe.steps import Power
 from helpers.modules import MODULES, PACKAGE, Module, importers, refuse, refuse_where
 from helpers.runner import declared_commands
 
@@ -62,7 +63,7 @@ OPTIONS_OF_OTHERS = {
 NEVER = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 LONGEST_FILE = 500
 SHORTEST_FILE = 60  # unless several use it, or it has a reason:
-SHORT_FILES = {"jobs/verify.py": "a command has a job of its own"}
+SHORT_FILES: dict[str, str] = {}
 LONGEST_FUNCTION = 60
 LONGEST_COMMAND = 80  # a function in cli/, most of it declarations of options
 MOST_PARAMETERS = 8
@@ -192,7 +193,9 @@ def test_every_extractor_has_its_name_and_options() -> None:
 
 
 def test_steps_are_off_and_tried_by_their_own_defaults() -> None:
-    assert recipe_options.Steps().make_steps() == ()
+    """Only the power is automatic, and features that are in files already keep it off."""
+    assert recipe_options.Steps().make_steps() == (Power(None),)
+    assert Recipe.of(3, steps=recipe_options.Steps().make_steps()).steps == ()
     assert {name: tuple(tried) for name, tried in recipe_options.TriedSteps().parse().items()} == {
         name: step.tried for name, step in STEPS.items()
     }

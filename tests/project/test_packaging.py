@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -69,7 +68,7 @@ def test_the_source_archive_has_all_test_files_and_nothing_generated(dist: Path)
     assert names - single == files_below(*folders)
     assert single == {
         *(".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"),
-        *("LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "hatch_build.py", "pyproject.toml"),
+        *("LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "pyproject.toml"),
     }
 
 
@@ -105,16 +104,6 @@ def test_the_page_on_pypi_is_the_readme(wheel: Path) -> None:
         text = archive.read(f"crnr_cli-{crnr_cli.__version__}.dist-info/METADATA").decode()
     assert "Description-Content-Type: text/markdown" in text
     assert text.partition("\n\n")[2] == (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_links_on_that_page_lead_to_the_repository_once_it_is_known() -> None:
-    pytest.importorskip("hatchling", reason="hatchling is not installed")
-    names = runpy.run_path(str(ROOT / "hatch_build.py"))
-    home = "https://git.example/somebody/crnr"
-    text = names["make_links_absolute"]((ROOT / "README.md").read_text(encoding="utf-8"), home)
-    assert f"]({home}/raw/HEAD/docs/report.png)" in text
-    assert f"[tutorial]({home}/blob/HEAD/docs/tutorial.md)" in text
-    assert re.findall(r"\]\((?!https://)", text) == []
 
 
 def test_the_citation_is_of_this_version() -> None:

@@ -428,13 +428,13 @@ LONG: dict[str, Any] = {
 QUICK: dict[str, Any] = {**LONG, "derandomize": True, "phases": (Phase.explicit, Phase.generate)}
 
 
-@settings(max_examples=40, **QUICK)
+@settings(max_examples=20, **QUICK)
 @given(cases(images=False))
 def test_features_are_answered_by_the_formulas(case: Case) -> None:
     check(case, write_features)
 
 
-@settings(max_examples=15, **QUICK)
+@settings(max_examples=8, **QUICK)
 @given(cases(images=True))
 def test_images_are_answered_by_the_formulas(case: Case) -> None:
     check(case, write_images)

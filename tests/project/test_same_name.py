@@ -114,8 +114,8 @@ COMMANDS: dict[str, Command] = {
     "add --corrections": corrected,
     "add --corrections by path": corrected_by_its_path,
     "remove --class": lambda crnr, name, spell: crnr("remove", "g.h5", "--class", spell(name), "-q"),
-    "remove --sample": lambda crnr, name, spell: crnr(
-        "remove", "g.h5", "--sample", spell(f"s/{name}/0.png"), "-q"
+    "remove --example": lambda crnr, name, spell: crnr(
+        "remove", "g.h5", "--example", spell(f"s/{name}/0.png"), "-q"
     ),
     "remove --marked-in": removed_by_marks,
     "rename": lambda crnr, name, spell: crnr("rename", "g.h5", spell(name), "new", "-q"),

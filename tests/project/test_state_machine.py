@@ -46,7 +46,11 @@ class Content:
 
 
 class Galleries(RuleBasedStateMachine):
-    """Class and content by name: `files` is what is on the disk, `known` what should be in the gallery."""
+    """Class and content by name: `files` is what is on the disk, `known` what should be in the gallery.
+
+    `decided` has, by content and name, the class of an example without and with a decision of the user (None
+    if it was removed), the latest decision last; `renamed` has the present names of classes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,6 +60,8 @@ class Galleries(RuleBasedStateMachine):
         self.moment = 0
         self.files: dict[str, tuple[str, Content]] = {}
         self.known: dict[str, tuple[str, Content]] = {}
+        self.decided: dict[tuple[str, str], tuple[str, str | None]] = {}
+        self.renamed: dict[str, str] = {}
 
     def teardown(self) -> None:
         shutil.rmtree(self.here)
@@ -112,6 +118,9 @@ class Galleries(RuleBasedStateMachine):
         outcome = self.crnr("add", "gallery.h5", self.source, "-q")
         if usable or self.known.keys() & self.files.keys():
             self.assert_done(outcome, self.files.keys() - usable.keys())
+            for name, (label, content) in usable.items():
+                if self.known.get(name) != (label, content):  # as the folder has it: earlier decisions end
+                    self.decide(name, content, self.renamed.get(label, label), label)
             self.known |= usable
         else:
             self.assert_refused(outcome)
@@ -119,17 +128,18 @@ class Galleries(RuleBasedStateMachine):
     @precondition(lambda self: self.files)
     @rule()
     def update(self) -> None:
-        usable = self.usable()
-        kept = {name: self.known[name] for name in self.files.keys() & self.known.keys() - usable.keys()}
+        usable, failed = self.usable(), self.files.keys() - self.usable().keys()
+        cleaned = self.cleaned(usable)
+        kept = {name: self.known[name] for name in self.known.keys() & failed}
         before = {(label, content.sha256) for label, content in self.known.values()}
-        now = {(label, content.sha256) for label, content in self.files.values()}
+        now = {(label, content.sha256) for label, content in self.cleaned(self.files).values()}
         outcome = self.crnr("build", self.source, "--update", "-q")
         is_another = self.known.keys().isdisjoint(self.files) and not before & now
-        if is_another or (not usable and not kept):
+        if is_another or (not cleaned and not kept):
             self.assert_refused(outcome)
         else:
-            self.assert_done(outcome, self.files.keys() - usable.keys())
-            self.known = usable | kept
+            self.assert_done(outcome, failed)
+            self.known = cleaned | kept
 
     @rule(data=st.data(), by_class=st.booleans())
     def remove(self, data: st.DataObject, by_class: bool) -> None:
@@ -139,13 +149,16 @@ class Galleries(RuleBasedStateMachine):
         outcome = self.crnr("remove", "gallery.h5", f"--{'class' if by_class else 'sample'}={name}", "-q")
         if rest:
             self.assert_done(outcome, set())
+            for gone in self.known.keys() - rest.keys():
+                label, content = self.known[gone]
+                self.decide(gone, content, self.former(gone, content, label), None)
             self.known = rest
         else:
             self.assert_refused(outcome)
 
     @rule(data=st.data(), new=classes)
     def class_renamed(self, data: st.DataObject, new: str) -> None:
-        """In the gallery; until it is brought up to date, the folders say otherwise."""
+        """In the gallery, which remembers the new name of the folder's class."""
         labels = sorted({label for label, _ in self.known.values()})
         old = data.draw(st.sampled_from(labels))
         if old == new:
@@ -155,11 +168,16 @@ class Galleries(RuleBasedStateMachine):
         self.known = {
             name: (new if label == old else label, content) for name, (label, content) in self.known.items()
         }
+        self.renamed = {old: old} | self.renamed
+        self.renamed = {name: new if label == old else label for name, label in self.renamed.items()}
+        for (sha256, name), pair in list(self.decided.items()):
+            former, label = (new if label == old else label for label in pair)
+            self.decided[sha256, name] = (former or "", label)
 
     @precondition(lambda self: self.files)
     @rule()
     def verify(self) -> None:
-        contents = {(label, content.sha256) for label, content in self.files.values()}
+        contents = {(label, content.sha256) for label, content in self.cleaned(self.files).values()}
         is_same = all((label, content.sha256) in contents for label, content in self.known.values())
         outcome = self.crnr("verify", "--source", self.source, "-q")
         assert outcome.exit == (0 if is_same else 1), outcome
@@ -208,6 +226,35 @@ class Galleries(RuleBasedStateMachine):
         os.utime(path, ns=(self.moment * 10**9, self.moment * 10**9))
         content = Content(hashlib.sha256(path.read_bytes()).hexdigest(), pixels)
         self.files[str(path.relative_to(self.here))] = (label, content)
+
+    def decide(self, name: str, content: Content, former: str, label: str | None) -> None:
+        self.decided.pop((content.sha256, name), None)
+        if former != label:
+            self.decided[content.sha256, name] = (former, label)
+
+    def former(self, name: str, content: Content, label: str) -> str:
+        """Return the class that an example would have without the decision on it."""
+        pair = self.decided.get((content.sha256, name))
+        return pair[0] if pair and pair[0] != pair[1] else label
+
+    def cleaned(self, files: dict[str, tuple[str, Content]]) -> dict[str, tuple[str, Content]]:
+        """Return the files without removed ones, with the classes that were decided."""
+        found: dict[str, tuple[str, Content]] = {}
+        for name, (folder, content) in files.items():
+            label: str | None = self.renamed.get(folder, folder)
+            pairs = {
+                other: after
+                for (sha256, other), (former, after) in self.decided.items()
+                if sha256 == content.sha256 and former == label != after
+            }
+            is_held = any(known == (label, content) for known in self.known.values())
+            if name in pairs:
+                label = pairs[name]
+            elif pairs and not is_held:
+                label = list(pairs.values())[-1]
+            if label is not None:
+                found[name] = (label, content)
+        return found
 
     def usable(self) -> dict[str, tuple[str, Content]]:
         return {name: found for name, found in self.files.items() if found[1].pixels}

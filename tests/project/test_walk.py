@@ -41,12 +41,14 @@ def exceeded(walks: dict[str, Walk], limits: dict[str, Walk]) -> dict[str, Walk]
     }
 
 
+@pytest.mark.slow
 def test_the_data_path_is_short(walks: dict[str, Walk]) -> None:
     assert next(iter(walks)) == "one query, data path"
     limits = {"one query, data path": QUERY_DATA_PATH, "one gallery, data path": GALLERY_DATA_PATH}
     assert exceeded(walks, limits) == {}
 
 
+@pytest.mark.slow
 def test_the_whole_walk_is_short(walks: dict[str, Walk]) -> None:
     assert walks["one query, everything"] > walks["one query, data path"]
     if sys.platform == "linux":  # other systems have a few more functions in system/

@@ -325,7 +325,7 @@ def test_the_old_name_of_mean_is_kept_in_galleries(crnr: Runner, photos: Path) -
     gallery = load_gallery(Path("gallery.h5"))
     stored = gallery.recipe.to_stored()
     assert json.loads(stored.attributes["extractor"])["pool"] == "avg"
-    assert (gallery.recipe.since_version, NEWEST_VERSION) == (1, 3)
+    assert (gallery.recipe.since_version, NEWEST_VERSION) == (1, 5)
     extractor = restore_extractor(Stored(stored.attributes))
     assert isinstance(extractor, Network)
     assert extractor.pool == "mean"

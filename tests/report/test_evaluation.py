@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crnr_cli.errors import describe_missing
 from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
@@ -22,6 +21,7 @@ from crnr_cli.report.evaluation import MAX_IMAGES, choose_images, histogram, mat
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
+from crnr_cli.system.extras import describe_missing
 from helpers.browser import no_complaint, opened, requests
 from helpers.patches import remove_extras
 from helpers.paths import SAMPLE_DATA

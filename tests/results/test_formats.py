@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from crnr_cli.errors import DataError, describe_missing
+from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import parse_prediction, read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
+from crnr_cli.system.extras import describe_missing
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features, make_images
 from helpers.templates import Templates
@@ -141,7 +142,7 @@ def test_parquet_predictions_without_pyarrow_name_the_extra(
     built: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built("classify", "queries", "-q", "-o", "there.parquet")
-    monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
+    monkeypatch.setattr("crnr_cli.system.extras.find_spec", lambda name: None)
     written = built("classify", "queries", "-o", "out.parquet")
     message = f"error: {describe_missing('parquet', '--format parquet', 'pyarrow')}\n"
     assert written == Outcome(1, "", message)

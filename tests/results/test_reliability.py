@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
@@ -53,6 +53,7 @@ def test_bins_match_scikit_learn() -> None:
         assert one.interval == wilson_interval(round(one.accuracy * 40), 40)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=1, max_size=200))
 def test_the_error_is_its_definition_and_does_not_depend_on_the_order(drawn: list[tuple[int, bool]]) -> None:
     n = len(drawn)

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli import errors
 from crnr_cli.errors import CrnrError
 from crnr_cli.progress import Progress, silent
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.graph import graph_without, hideable
 from crnr_cli.solvers.indexes import Index, build_indexes, index_measurement
-from crnr_cli.system import cores
+from crnr_cli.system import cores, extras
 
 KINDS = ["hnsw", "ivf"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +105,7 @@ def test_measured_recall_is_for_queries_outside_the_gallery(
     Without them, it is a little too low, as a graph made without them would have other links instead.
     """
     X, Y = hard(), hard(1000, seed=6)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 12)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 12)
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     arrays = made_index(kind, X.T, 10)
@@ -146,9 +145,9 @@ def test_hiding_removes_links_to_the_hidden_alone(data: st.DataObject) -> None:
 
 
 @each_kind
-def test_the_effort_grows_until_enough_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_width_grows_until_enough_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X = hard(1500)
-    monkeypatch.setitem(indexes._LEAST_EFFORT, kind, 1)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, kind, 1)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0.3)
     low = made_index(kind, X.T, 10)
@@ -168,18 +167,18 @@ def test_the_effort_grows_until_enough_is_found(kind: str, monkeypatch: pytest.M
     assert made_index(kind, X.T, 10)["effort"] == 8
 
 
-EFFORTS = {"hnsw": [64, 80, 100, 125, 128], "ivf": [8, 10, 13, 16]}
+WIDTHS = {"hnsw": [64, 80, 100, 125, 128], "ivf": [8, 10, 13, 16]}
 
 
 @each_kind
-def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_width_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If labels differ however many neighbours are found, looking for more of them only takes time."""
     X, _, _ = made(kind)
-    turns, efforts = [], []
+    turns, widths = [], []
     original = indexes._Trial.measure
 
     def noted(trial: indexes._Trial, search_width: int) -> indexes.Measured:
-        efforts.append(search_width)
+        widths.append(search_width)
         return original(trial, search_width)
 
     monkeypatch.setattr(indexes._Trial, "measure", noted)
@@ -190,8 +189,8 @@ def test_the_effort_does_not_grow_in_vain(kind: str, monkeypatch: pytest.MonkeyP
 
     arrays = made_with(kind, X.T, 10, never_the_same)
     assert index_measurement(arrays).agreement == 0
-    assert efforts == EFFORTS[kind]
-    assert arrays["effort"] == indexes._LEAST_EFFORT[kind]
+    assert widths == WIDTHS[kind]
+    assert arrays["effort"] == indexes._LEAST_WIDTH[kind]
 
 
 @each_kind
@@ -211,7 +210,7 @@ def test_blank_samples_are_not_asked_for_their_neighbours(kind: str) -> None:
 
 def test_blank_tiles_do_not_count_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     X = hard()
-    monkeypatch.setitem(indexes._LEAST_EFFORT, "ivf", 1)
+    monkeypatch.setitem(indexes._LEAST_WIDTH, "ivf", 1)
     monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
     monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
     alone = made_index("ivf", X.T, 10)
@@ -335,7 +334,7 @@ def test_a_search_that_does_not_begin_at_the_top() -> None:
 
 
 @each_kind
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_arrays_are_refused_or_harmless(kind: str, data: st.DataObject) -> None:
     X, Y, arrays = made(kind)
@@ -376,7 +375,7 @@ DAMAGE = [
 def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y, arrays = made("hnsw")
     _, _, lists = made("ivf")
-    monkeypatch.setattr(errors, "find_spec", lambda package: None)
+    monkeypatch.setattr(extras, "find_spec", lambda package: None)
     with pytest.raises(CrnrError, match=r"^--index hnsw needs faiss; install with: "):
         Index("hnsw", X.T, arrays)
     with pytest.raises(CrnrError, match="needs faiss"):

@@ -37,6 +37,18 @@ def write_and_fail(path: Path, error: Exception) -> None:
         raise error
 
 
+@pytest.mark.parametrize("content", [b"", b"new"])
+def test_a_block_that_writes_nothing_may_leave_the_old_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    before = path.stat()
+    with replacing(path, if_written=True) as file:
+        file.write(content)
+    assert path.read_bytes() == (content or b"old")
+    assert (path.stat().st_ino == before.st_ino) == (not content)
+    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
 def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("old")

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crnr_cli.errors import DataError, describe_missing
+from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system import parquet
+from crnr_cli.system.extras import describe_missing
 from helpers.patches import set_free_bytes
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features
@@ -225,7 +226,7 @@ def test_parquet_features_without_pyarrow_name_the_extra(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq.write_table(pa.table(columns()), "x.parquet")
-    monkeypatch.setattr("crnr_cli.errors.find_spec", lambda name: None)
+    monkeypatch.setattr("crnr_cli.system.extras.find_spec", lambda name: None)
     assert crnr("build", "x.parquet") == Outcome(
         1, "", f"error: {describe_missing('parquet', 'x.parquet: a Parquet file', 'pyarrow')}\n"
     )

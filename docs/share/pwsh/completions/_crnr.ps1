@@ -13,7 +13,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -186,7 +186,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
@@ -278,13 +278,13 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'remove' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--sample', '--marked-in', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
+            Options = @('-g', '--gallery', '--class', '--example', '--marked-in', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '--marked-in' = 'file'
                 '--class' = 'asked'
-                '--sample' = 'asked'
+                '--example' = 'asked'
             }
         }
         'rename' = @{
@@ -297,7 +297,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -342,7 +342,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -410,7 +410,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'extract' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -460,15 +460,16 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'model get' = @{
             Arguments = 'asked'
             Commands = @()
-            Options = @('--weights', '--json', '-q', '--quiet', '-h', '--help', '--help-all')
+            Options = @('--weights', '--offline', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--revision')
             Values = @{
                 '--weights' = 'file'
+                '--revision' = 'nothing'
             }
         }
         'model check' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--image', '--size', '--extractor-preset', '--json', '-h', '--help', '--help-all', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--provider')
+            Options = @('--image', '--size', '--extractor-preset', '--json', '-h', '--help', '--help-all', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider')
             Values = @{
                 '--image' = 'file'
                 '--size' = 'nothing'
