@@ -184,15 +184,7 @@ def build(
             help="With --update: bring removed examples back, and take all classes from the sources again.",
         ),
     ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FILE",
-            help="Cache extracted features in this .h5 file; only new images are read.",
-        ),
-        Written(is_gallery=True),
-    ] = None,
+    cache: options.Cache = None,
     dry_run: options.DryRun = False,
     dask: options.Dask = None,
     *,

@@ -68,6 +68,7 @@ def classify(
             show_default="auto",
         ),
     ] = None,
+    cache: options.Cache = None,
     dask: options.Dask = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     batch_size: Annotated[
@@ -94,8 +95,7 @@ def classify(
     sources = options.require_sources(context, sources, input.labels)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
-    can_resume = not to_stdout and format != "parquet"
-    remedy = "; the same command with --resume continues from there" if can_resume else ""
+    remedy = _describe_resuming(format, to_stdout=to_stdout)
     decoders = DecoderPool(input.jobs)
     if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
@@ -110,6 +110,7 @@ def classify(
         format=format,
         **model.to_fields(),
         batch_size=batch_size,
+        cache=cache,
     )
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
@@ -129,6 +130,12 @@ def classify(
         say_separators(input.labels)
         _show(report, None if to_stdout else path)
     error_handling.finish(report.skipped)
+
+
+def _describe_resuming(format: str, *, to_stdout: bool) -> str:
+    """Return how to continue a run that is stopped; empty if that is impossible."""
+    can_resume = not to_stdout and format != "parquet"
+    return "; the same command with --resume continues from there" if can_resume else ""
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

@@ -70,6 +70,15 @@ ChangedGallery = Annotated[
 HtmlReport = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file."), Written()
 ]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FILE",
+        help="Cache extracted features in this .h5 file; only new images are read.",
+    ),
+    Written(is_gallery=True),
+]
 ImagesFrom = Annotated[
     list[Path] | None,
     typer.Option("--images-from", metavar="DIR", help="Look for moved images in DIR."),

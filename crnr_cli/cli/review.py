@@ -32,6 +32,14 @@ def review(
         typer.Option(parser=Whole(), metavar="N", help="Show at most N answers, the most doubtful first."),
     ] = _LIMIT,
     images_from: options.ImagesFrom = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FILE",
+            help="Read the features that `classify --cache` saved in this .h5 file.",
+        ),
+    ] = None,
     *,
     model: ModelOptions,
     output: PrintOptions,
@@ -47,7 +55,7 @@ def review(
     require_packages("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review
 
-    query_options = QueryOptions(**model.to_fields())
+    query_options = QueryOptions(**model.to_fields(), cache=cache)
     with shown_progress(output.quiet) as progress:
         is_named = bool(given_values(context, ["gallery", "model_path"]))
         report = run(table, gallery, limit, query_options, is_named=is_named)
