@@ -85,7 +85,7 @@ ImagesFrom = Annotated[
     HiddenNames("pictures-from"),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the planned changes as CSV without making them.")
+    bool, typer.Option("--dry-run", help="Print planned changes as CSV; change nothing.")
 ]
 PortableNames = Annotated[
     bool,
