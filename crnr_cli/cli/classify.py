@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
+_RESUMING = "; the same command with --resume continues from there"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
@@ -92,16 +94,16 @@ def classify(
 
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
-    sources = options.require_sources(context, sources, input.labels)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
-    remedy = _describe_resuming(format, to_stdout=to_stdout)
+    remedy = "" if to_stdout or format == "parquet" else _RESUMING
     decoders = DecoderPool(input.jobs)
     if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.classify import classify as run
 
+    sources = options.require_sources(context, sources, input.labels)
     query_options = QueryOptions(
         **input.to_fields(),
         **error_handling.to_fields(),
@@ -130,12 +132,6 @@ def classify(
         say_separators(input.labels)
         _show(report, None if to_stdout else path)
     error_handling.finish(report.skipped)
-
-
-def _describe_resuming(format: str, *, to_stdout: bool) -> str:
-    """Return how to continue a run that is stopped; empty if that is impossible."""
-    can_resume = not to_stdout and format != "parquet"
-    return "; the same command with --resume continues from there" if can_resume else ""
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

@@ -59,24 +59,20 @@ def classify(
         )
         workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
-    report = _write(output, run, workers, progress, resume=resume)
-    return replace(report, notes=[*of_cache, *report.notes])
-
-
-def _write(
-    output: Path | BinaryIO, run: Run, workers: Workers, progress: Progress, *, resume: bool
-) -> ClassifyReport:
     if not isinstance(output, Path):
-        return _classify_to(_Direct(output), run, workers, progress)
-    if not is_replaceable(output) or run.options.format == "parquet":
+        report = _classify_to(_Direct(output), run, workers, progress)
+    elif not is_replaceable(output) or options.format == "parquet":
         with replacing(output) as stream:
-            return _classify_to(_Direct(stream), run, workers, progress)
-    with resumable(output, run.identity(), resume=resume) as partial:
-        report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
-    if not resume:
-        return report
-    text = f"{report.resumed_after} of {format_count(report.n_queries, 'query')} were done by the earlier run"
-    return replace(report, notes=[Note("resumed", text), *report.notes])
+            report = _classify_to(_Direct(stream), run, workers, progress)
+    else:
+        with resumable(output, run.identity(), resume=resume) as partial:
+            report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
+    notes = of_cache
+    if resume:
+        queries = format_count(report.n_queries, "query")
+        text = f"{report.resumed_after} of {queries} were done by the earlier run"
+        notes = [Note("resumed", text), *of_cache]
+    return replace(report, notes=[*notes, *report.notes])
 
 
 def _refuse_format(format: str, resume: bool) -> None:
