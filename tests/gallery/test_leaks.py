@@ -1,0 +1,195 @@
+"""Queries that are altered copies of examples are reported, and only candidates are read twice."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance, ImageOps
+from scipy.ndimage import gaussian_filter
+
+from crnr_cli.gallery import scenes
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import Decoded, DecoderPool
+from helpers.onnx_models import flat_model
+from helpers.runner import Runner
+from helpers.samples import make_images
+
+NETWORK = ("--extractor", "m.onnx", "--extractor-preset", "raw", "--mirror")
+PER_CLASS = 8
+QUERIES = 5
+
+
+def photo(seed: int) -> Image.Image:
+    """Return something with shapes of every size, as photographs have."""
+    noise = np.random.default_rng(seed).normal(size=(2, 96, 128))
+    shapes = gaussian_filter(noise[0], 12) / 0.023 + gaussian_filter(noise[1], 4) / 0.07
+    return Image.fromarray(np.clip(128 + 30 * shapes, 0, 255).astype(np.uint8))
+
+
+@pytest.fixture
+def photos(crnr: Runner) -> Runner:
+    """Galleries of photographs, and clean queries; with --mirror, a mirrored copy has the same vector."""
+    for number, name in enumerate(("ant", "bee")):
+        for side, first, count in (("gallery", 0, PER_CLASS), ("queries", 50, QUERIES)):
+            folder = crnr.here / side / name
+            folder.mkdir(parents=True)
+            for seed in range(first, first + count):
+                photo(100 * number + seed).save(folder / f"{seed}.png")
+    flat_model(crnr.here / "m.onnx", ["n", 3, 24, 24])
+    assert crnr("build", "gallery", "-q").exit == 0
+    assert crnr("build", "gallery", "-o", "network.h5", "-q", *NETWORK).exit == 0
+    return crnr
+
+
+def plant(kind: str) -> None:
+    if kind == "near duplicate":
+        altered = ImageEnhance.Brightness(photo(3)).enhance(1.1).resize((100, 75))
+    elif kind == "mirrored":
+        altered = ImageOps.mirror(photo(3).resize((127, 96)))
+    else:
+        altered = photo(3).crop((2, 2, 118, 92))
+    altered.save("queries/ant/planted.jpg")
+
+
+def note(count: str, gallery: str = "gallery.h5") -> str:
+    return (
+        f"note: {count} the same scene, such as queries/ant/planted.jpg and gallery/ant/3.png, so the scores "
+        f"are too high; `crnr audit {gallery} --queries queries` lists all\n"
+    )
+
+
+ONE = "1 of 11 queries is a near duplicate of an example or shows"
+
+
+@pytest.mark.parametrize(
+    ("gallery", "kind"),
+    [
+        ("gallery.h5", "near duplicate"),
+        ("network.h5", "near duplicate"),
+        ("network.h5", "mirrored"),
+        ("network.h5", "cut"),
+    ],
+)
+def test_evaluate_reports_altered_copies_of_examples(photos: Runner, gallery: str, kind: str) -> None:
+    clean = photos("evaluate", "queries", "-g", gallery, "--json")
+    assert (clean.exit, clean.err) == (0, "")
+    assert json.loads(clean.out)["similar_in_gallery"] == 0
+    plant(kind)
+    result = photos("evaluate", "queries", "-g", gallery, "--html", "r.html")
+    assert (result.exit, result.err) == (0, note(ONE, gallery))
+    assert result.out.startswith("accuracy ")
+    assert ONE in Path("r.html").read_text()
+    record = photos("evaluate", "queries", "-g", gallery, "--json", "-q")
+    assert (record.exit, record.err) == (0, "")
+    assert [json.loads(record.out)[key] for key in ("in_gallery", "similar_in_gallery")] == [0, 1]
+    [command] = [part for part in result.err.split("`") if part.startswith("crnr ")]
+    audited = photos(*shlex.split(command)[1:], "--json", "-q")
+    listed = json.loads(audited.out)["queries_in_gallery"]
+    assert ("queries/ant/planted.jpg", "gallery/ant/3.png") in [(one["query"], one["path"]) for one in listed]
+
+
+def test_copies_are_reported_as_copies_alone(photos: Runner) -> None:
+    photo(3).save("queries/ant/copy.bmp")
+    plant("near duplicate")
+    photo(104).resize((64, 48)).save("queries/bee/other.png")
+    result = photos("evaluate", "queries")
+    assert result.exit == 0
+    similar, copies = result.err.splitlines()
+    assert similar.startswith(
+        "note: 2 of 13 queries are near duplicates of examples or show the same scene, "
+    )
+    assert copies.startswith("note: 1 of 13 queries is in the gallery too, such as queries/ant/copy.bmp, ")
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, PixelRequest]]:
+    """Collect every image that a decoder is asked for."""
+    asked: list[tuple[str, PixelRequest]] = []
+    decode = DecoderPool.decode
+
+    def counted(self: DecoderPool, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
+        asked.extend((path, request) for path in paths)
+        return decode(self, paths, request)
+
+    monkeypatch.setattr(DecoderPool, "decode", counted)
+    return asked
+
+
+def pixels_of(asked: list[tuple[str, PixelRequest]]) -> list[str]:
+    return sorted(path for path, request in asked if not request.header_only)
+
+
+def test_images_that_are_no_candidates_are_read_once(
+    photos: Runner, requests: list[tuple[str, PixelRequest]]
+) -> None:
+    queries = sorted(str(path) for path in Path("queries").rglob("*.png"))
+    assert photos("evaluate", "queries", "-q").exit == 0
+    assert pixels_of(requests) == queries
+    assert len(requests) == len(queries)
+    plant("near duplicate")
+    requests.clear()
+    assert photos("evaluate", "queries", "-q").exit == 0
+    of_queries = [path for path in pixels_of(requests) if path.startswith("queries")]
+    assert of_queries == sorted([*queries, "queries/ant/planted.jpg", "queries/ant/planted.jpg"])
+    of_gallery = [path for path in pixels_of(requests) if path.startswith("gallery")]
+    assert len(of_gallery) == len(set(of_gallery))
+    assert "gallery/ant/3.png" in of_gallery
+
+
+def test_only_the_most_similar_queries_are_compared(
+    photos: Runner, requests: list[tuple[str, PixelRequest]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(6):
+        ImageEnhance.Brightness(photo(seed)).enhance(1 + seed / 50).resize((100, 75)).save(
+            f"queries/ant/n{seed}.jpg"
+        )
+    assert "note: 6 of 16 queries are near duplicates" in photos("evaluate", "queries").err
+    monkeypatch.setattr(scenes, "MAX_COMPARED", 2)
+    monkeypatch.setattr(scenes, "_MAX_NEIGHBOURS", 3)
+    requests.clear()
+    result = photos("evaluate", "queries")
+    assert result.exit == 0
+    assert result.err.startswith(
+        "note: 2 of 16 queries are near duplicates of examples or show the same scene"
+    )
+    assert "so the scores are too high (4 less similar queries not compared); " in result.err
+    assert len(pixels_of(requests)) <= 16 + 2 + 2 + 3
+
+
+def test_without_the_images_only_a_cosine_close_to_one_counts(photos: Runner) -> None:
+    plant("near duplicate")
+    photo(3).save("queries/ant/again.png")
+    photo(103).crop((4, 0, 128, 93)).save("queries/bee/cut.png")
+    before = photos("evaluate", "queries").err
+    assert "note: 2 of 13 queries are near duplicates" in before
+    Path("gallery").rename("elsewhere")
+    result = photos("evaluate", "queries")
+    assert result.exit == 0
+    assert "note: 1 of 13 queries is a near duplicate of an example" in result.err
+    assert "such as queries/ant/planted.jpg and gallery/ant/3.png" in result.err
+
+
+def test_tiny_images_and_features_are_not_compared(
+    crnr: Runner, requests: list[tuple[str, PixelRequest]]
+) -> None:
+    """Images of 8 x 8 pixels and one pattern are as alike as an image and its near duplicate."""
+    make_images(crnr.here / "gallery", ("ant", "bee"), 4)
+    make_images(crnr.here / "queries", ("ant", "bee"), 3, first=9)
+    assert crnr("build", "gallery", "-q").exit == 0
+    requests.clear()
+    result = crnr("evaluate", "queries", "--json")
+    assert (result.exit, result.err) == (0, "")
+    assert json.loads(result.out)["similar_in_gallery"] == 0
+    assert [path for path in pixels_of(requests) if path.startswith("gallery")] == []
+    rows = np.random.default_rng(0).normal(size=(8, 5))
+    np.savez("f.npz", features=rows, labels=np.repeat(["a", "b"], 4))
+    np.savez("q.npz", features=rows + 1e-3, labels=np.repeat(["a", "b"], 4))
+    assert crnr("build", "f.npz", "-o", "f.h5", "-q").exit == 0
+    result = crnr("evaluate", "q.npz", "-g", "f.h5", "--json")
+    assert (result.exit, result.err) == (0, "")
+    assert json.loads(result.out)["similar_in_gallery"] is None
