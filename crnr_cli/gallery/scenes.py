@@ -4,7 +4,7 @@ Candidates are the nearest samples by their vectors. A small version of one imag
 ways; the details of the same scene agree at the best place.
 
 Leaks are queries that are near duplicates of samples or show the same scene. Only the images of the most
-similar queries are read for them, so that the search stays short beside the classification.
+similar queries are read for them, so the search takes little time, however many queries there are.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _overlay_pairs(left: Array, right: Array, places: Array, progress: Progress)
 
 
 def find_candidates(queries: Batch, gallery: FittedGallery, copies: Iterable[str]) -> list[Nearest]:
-    """Return the queries of a batch that may be leaks, by unit vectors; copies of samples are none."""
+    """Return the queries of a batch that may be leaks, by their vectors, except for copies of samples."""
     vectors, samples = queries.values, gallery.samples.vectors
     if not len(vectors):
         return []

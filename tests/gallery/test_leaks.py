@@ -9,26 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageEnhance, ImageOps
-from scipy.ndimage import gaussian_filter
+from PIL import ImageEnhance, ImageOps
 
 from crnr_cli.gallery import scenes
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import Decoded, DecoderPool
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner
-from helpers.samples import make_images
+from helpers.samples import draw_photo, make_images
 
 NETWORK = ("--extractor", "m.onnx", "--extractor-preset", "raw", "--mirror")
 PER_CLASS = 8
 QUERIES = 5
-
-
-def photo(seed: int) -> Image.Image:
-    """Return something with shapes of every size, as photographs have."""
-    noise = np.random.default_rng(seed).normal(size=(2, 96, 128))
-    shapes = gaussian_filter(noise[0], 12) / 0.023 + gaussian_filter(noise[1], 4) / 0.07
-    return Image.fromarray(np.clip(128 + 30 * shapes, 0, 255).astype(np.uint8))
 
 
 @pytest.fixture
@@ -39,7 +31,7 @@ def photos(crnr: Runner) -> Runner:
             folder = crnr.here / side / name
             folder.mkdir(parents=True)
             for seed in range(first, first + count):
-                photo(100 * number + seed).save(folder / f"{seed}.png")
+                draw_photo(100 * number + seed).save(folder / f"{seed}.png")
     flat_model(crnr.here / "m.onnx", ["n", 3, 24, 24])
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("build", "gallery", "-o", "network.h5", "-q", *NETWORK).exit == 0
@@ -48,11 +40,11 @@ def photos(crnr: Runner) -> Runner:
 
 def plant(kind: str) -> None:
     if kind == "near duplicate":
-        altered = ImageEnhance.Brightness(photo(3)).enhance(1.1).resize((100, 75))
+        altered = ImageEnhance.Brightness(draw_photo(3)).enhance(1.1).resize((100, 75))
     elif kind == "mirrored":
-        altered = ImageOps.mirror(photo(3).resize((127, 96)))
+        altered = ImageOps.mirror(draw_photo(3).resize((127, 96)))
     else:
-        altered = photo(3).crop((2, 2, 118, 92))
+        altered = draw_photo(3).crop((2, 2, 118, 92))
     altered.save("queries/ant/planted.jpg")
 
 
@@ -94,9 +86,9 @@ def test_evaluate_reports_altered_copies_of_examples(photos: Runner, gallery: st
 
 
 def test_copies_are_reported_as_copies_alone(photos: Runner) -> None:
-    photo(3).save("queries/ant/copy.bmp")
+    draw_photo(3).save("queries/ant/copy.bmp")
     plant("near duplicate")
-    photo(104).resize((64, 48)).save("queries/bee/other.png")
+    draw_photo(104).resize((64, 48)).save("queries/bee/other.png")
     result = photos("evaluate", "queries")
     assert result.exit == 0
     similar, copies = result.err.splitlines()
@@ -145,7 +137,7 @@ def test_only_the_most_similar_queries_are_compared(
     photos: Runner, requests: list[tuple[str, PixelRequest]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seed in range(6):
-        ImageEnhance.Brightness(photo(seed)).enhance(1 + seed / 50).resize((100, 75)).save(
+        ImageEnhance.Brightness(draw_photo(seed)).enhance(1 + seed / 50).resize((100, 75)).save(
             f"queries/ant/n{seed}.jpg"
         )
     assert "note: 6 of 16 queries are near duplicates" in photos("evaluate", "queries").err
@@ -163,8 +155,8 @@ def test_only_the_most_similar_queries_are_compared(
 
 def test_without_the_images_only_a_cosine_close_to_one_counts(photos: Runner) -> None:
     plant("near duplicate")
-    photo(3).save("queries/ant/again.png")
-    photo(103).crop((4, 0, 128, 93)).save("queries/bee/cut.png")
+    draw_photo(3).save("queries/ant/again.png")
+    draw_photo(103).crop((4, 0, 128, 93)).save("queries/bee/cut.png")
     before = photos("evaluate", "queries").err
     assert "note: 2 of 13 queries are near duplicates" in before
     Path("gallery").rename("elsewhere")
