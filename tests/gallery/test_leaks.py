@@ -6,14 +6,22 @@ import json
 import shlex
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from PIL import ImageEnhance, ImageOps
+from scipy.spatial.distance import cdist
 
+from crnr_cli.arrays import Batch
 from crnr_cli.gallery import scenes
+from crnr_cli.gallery.scenes import find_candidates
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import Decoded, DecoderPool
+from crnr_cli.results.decision import Nearest
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner
 from helpers.samples import draw_photo, make_images
@@ -185,3 +193,50 @@ def test_tiny_images_and_features_are_not_compared(
     result = crnr("evaluate", "q.npz", "-g", "f.h5", "--json")
     assert (result.exit, result.err) == (0, "")
     assert json.loads(result.out)["similar_in_gallery"] is None
+
+
+def test_galleries_with_an_index_are_not_searched_exactly(photos: Runner) -> None:
+    plant("near duplicate")
+    options = ("--neighbors", "3", "--index", "hnsw")
+    assert photos("build", "gallery", "-o", "index.h5", "-q", *options).exit == 0
+    result = photos("evaluate", "queries", "-g", "index.h5", "--json")
+    assert (result.exit, result.err) == (0, "")
+    assert json.loads(result.out)["similar_in_gallery"] is None
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32 - 1), st.booleans())
+def test_candidates_are_found_as_by_comparing_all_with_all(
+    n: int, m: int, seed: int, has_network: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    samples = rng.normal(size=(n, 3))
+    queries = rng.normal(size=(m, 3))
+    samples, queries = (
+        (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("float32") for rows in (samples, queries)
+    )
+    names = [f"{i}.png" for i in range(m)]
+    stub: Any = SimpleNamespace(
+        samples=SimpleNamespace(vectors=samples), recipe=SimpleNamespace(has_network=has_network)
+    )
+    found = find_candidates(Batch(names, [None] * m, queries, m), stub, ["0.png"])
+    cosines = 1 - cdist(queries.astype(float), samples.astype(float), "cosine")
+    least = 0.8 if has_network else 0.95
+    expected = [i for i in range(1, m) if cosines[i].max() >= least]
+    assume(np.abs(cosines.max(axis=1) - least).min() > 1e-5)
+    assert [(one.query, one.sample) for one in found] == [(names[i], cosines[i].argmax()) for i in expected]
+    np.testing.assert_allclose([one.cosine for one in found], cosines.max(axis=1)[expected], atol=1e-5)
+
+
+@given(st.lists(st.lists(st.floats(0.8, 1), max_size=4), max_size=12), st.integers(1, 9))
+def test_batches_keep_the_most_similar_queries(batches: list[list[float]], most: int) -> None:
+    everything = [
+        Nearest(cosine, f"{i}.{k}", 0) for i, row in enumerate(batches) for k, cosine in enumerate(row)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scenes, "MAX_COMPARED", most)
+        leaks = scenes.Leaks()
+        for i in range(len(batches)):
+            leaks.add([one for one in everything if one.query.startswith(f"{i}.")])
+            assert len(leaks.candidates) <= most
+    assert leaks.n_candidates == len(everything)
+    assert leaks.candidates == sorted(everything, key=lambda one: (-one.cosine, one.query))[:most]
