@@ -270,6 +270,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "answered": report.answered,
         "coverage": report.answer_rate,
         "in_gallery": len(report.copies) if report.gallery else None,
+        "similar_in_gallery": len(report.leaks.pairs) if report.leaks else None,
         "without_truth": report.without_truth,
         "reviewed": report.reviewed,
         "failed": dict(report.failed),

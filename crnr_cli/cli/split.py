@@ -58,6 +58,12 @@ class Division:
             help="Place files in this way: {choices}.",
         ),
     ] = "copy"
+    group_similar: Annotated[
+        bool,
+        typer.Option(
+            "--group-similar", help="Keep near duplicates and mirror images on one side; reads all images."
+        ),
+    ] = False
     portable_names: PortableNames = False
     dry_run: DryRun = False
 
@@ -110,6 +116,7 @@ def split(
         seed=division.seed or 0,
         how=division.how,
         dry_run=division.dry_run,
+        group_similar=division.group_similar,
         portable_names=division.portable_names,
         **input.to_fields(),
         **error_handling.to_fields(),
@@ -141,6 +148,7 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
             name: {"gallery": own, "queries": others} for name, (own, others) in report.classes.items()
         },
         "copies": report.copies,
+        "similar": report.similar,
         "passed_over": report.unrelated,
         "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
         "notes": [note.text for note in report.notes],
@@ -160,6 +168,11 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
             f"note: {format_count(report.copies, 'file')} {is_or_are(report.copies)} an exact copy of "
             "another file; copies stay together"
         )
+    if report.similar:
+        are = "are near duplicates or mirror images of other files"
+        if report.similar == 1:
+            are = "is a near duplicate or a mirror image of another file"
+        say(f"note: {format_count(report.similar, 'file')} {are}; they stay together")
     for i, folder in enumerate((gallery, queries)):
         counts = [sides[i] for sides in report.classes.values() if sides[i]]
         per_class = f", {min(counts)} to {max(counts)} per class" if counts else ""
@@ -174,4 +187,5 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
     would = "would be " if dry_run else ""
     say(f"{format_count(done, 'file')} {would}{_DONE[report.how]}{already}")
     if not dry_run:
-        say(f"to find near duplicates on both sides: crnr audit {gallery} --queries {queries}")
+        what = "near duplicates" if report.similar is None else "images of the same scene"
+        say(f"to find {what} on both sides: crnr audit {gallery} --queries {queries}")

@@ -22,12 +22,12 @@ from crnr_cli.solvers.neighbors import product_blocks
 _CANDIDATES = 5  # per sample, by the vectors and by the hashes
 _BLOCK = 2**24  # values in the products of one block
 _PAIRS = 2048  # images compared at a time
-_MIN_COSINE = 0.95  # of a candidate
+MIN_COSINE = 0.95  # of a candidate
 _MIN_HASH_COSINE = 1 - 2 * 8 / 64  # of a candidate by its hash: at most 8 of 64 bits differ
 _MIN_ROUGH = 0.7  # correlation without any cut
 _SAME = 0.995  # likeness that is enough, whatever others look like
 _MIN_LIKENESS = 0.965
-_NEIGHBOURS = 10  # the rank of the neighbour that shows how alike other images are
+NEIGHBOURS = 10  # the rank of the neighbour that shows how alike other images are
 _MAX_RATIO = 0.12  # of 1 - likeness to 1 - the correlation with that neighbour
 MIN_COSINE_ALONE = 0.995  # without images
 SIDE = 32
@@ -81,21 +81,17 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     """
     within = others is None
     right = looks if others is None else others
-    found = [nearest_pairs(looks.vectors, right.vectors, _MIN_COSINE, within, progress)]
+    found = [nearest_pairs(looks.vectors, right.vectors, MIN_COSINE, within, progress)]
     if len(looks.images) and len(right.images):
         hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
         by_hash = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
         found.append(np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1))
     pairs = np.unique(_sort_pairs(np.concatenate(found), within), axis=0)
-    one, other = looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]
-    seen = (one >= 0) & (other >= 0)
+    places = np.stack([looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]], axis=1)
+    seen = (places >= 0).all(axis=1)
     is_near = np.zeros(len(pairs), dtype=bool)
     if seen.any():
-        far = np.minimum(
-            _to_neighbour(looks.images, right.images, within)[one[seen]],
-            _to_neighbour(right.images, right.images, True)[other[seen]],
-        )
-        is_near[seen] = _are_same(looks.images[one[seen]], right.images[other[seen]], far)
+        is_near[seen] = are_near(looks.images, right.images, places[seen], within)
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
@@ -112,11 +108,7 @@ def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple
     pairs = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
     pairs = np.unique(_sort_pairs(pairs, within), axis=0)
     one, other = pairs.T
-    far = np.minimum(
-        _to_neighbour(mirrored, right.images, False)[one],
-        _to_neighbour(right.images, right.images, True)[other],
-    )
-    same = _are_same(mirrored[one], right.images[other], far)
+    same = are_near(mirrored, right.images, pairs)
     found = likeness(mirrored[one[same]], right.images[other[same]])
     return list(
         zip(
@@ -126,6 +118,16 @@ def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple
             strict=True,
         )
     )
+
+
+def are_near(images: Array, others: Array, places: Array, within: bool = False) -> Array:
+    """Return (p,): whether pairs of an image and another are much more alike than either is to other images.
+
+    `within` means that both are the same images.
+    """
+    one, other = places.T
+    far = np.minimum(_to_neighbour(images, others, within)[one], _to_neighbour(others, others, True)[other])
+    return _are_same(images[one], others[other], far)
 
 
 def _sort_pairs(pairs: Array, within: bool) -> Array:
@@ -190,7 +192,7 @@ def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
     """Return (m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
     one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images, others))
     found = np.ones(len(one), dtype=np.float32)
-    rank = _NEIGHBOURS + within  # each image is its own nearest
+    rank = NEIGHBOURS + within  # each image is its own nearest
     if len(other) < rank:
         return found
     step = max(1, _BLOCK // len(other))
@@ -226,14 +228,18 @@ def _unit(vectors: Array) -> Array:
 
 
 def read_small_images(
-    paths: Sequence[str], hashes: Sequence[str], decoders: DecoderPool, max_pixels: int = MAX_PIXELS
+    paths: Sequence[str], hashes: Sequence[str] | None, decoders: DecoderPool, max_pixels: int = MAX_PIXELS
 ) -> tuple[Array, Array]:
-    """Return (m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places."""
-    request = PixelRequest((SIDE, SIDE), max_pixels=max_pixels, with_hash=True, eight_bit=True)
+    """Return (m, SIDE, SIDE) bytes of the images that still have these SHA-256, and (m,) their places.
+
+    Without `hashes`, the content may be any.
+    """
+    has_hash = hashes is not None
+    request = PixelRequest((SIDE, SIDE), max_pixels=max_pixels, with_hash=has_hash, eight_bit=True)
     places: list[int] = []
     found = [np.empty((0, SIDE, SIDE), np.uint8)]
     for i, pixels in enumerate(decoders.decode(paths, request)):
-        if not isinstance(pixels, SampleError) and pixels.sha256 == hashes[i]:
+        if not isinstance(pixels, SampleError) and (hashes is None or pixels.sha256 == hashes[i]):
             places.append(i)
             found.append(np.frombuffer(pixels.data, np.uint8).reshape(1, SIDE, SIDE))
     return np.concatenate(found), np.array(places, dtype=np.int64)

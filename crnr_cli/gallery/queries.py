@@ -17,6 +17,7 @@ from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.fit import KnownSamples
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.reading import open_recipe, refuse_mismatch
+from crnr_cli.gallery.scenes import find_candidates
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
@@ -25,6 +26,7 @@ from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.journal import Identity
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import CsvFormatter
+from crnr_cli.solvers.neighbors import search_bytes
 from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.sources.images import ignored_note, is_unrelated
 from crnr_cli.sources.opening import fingerprint, open_source
@@ -52,7 +54,7 @@ class QueryOptions(InputOptions):
     format: str = "csv"  # of the output: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
     cache: Path | None = None  # a feature file of the images, to read their features from
-    find_copies: bool = False  # look for queries that are also in the gallery
+    find_copies: bool = False  # look for queries that are also in the gallery, or similar to its samples
 
 
 @dataclass(frozen=True)
@@ -202,15 +204,24 @@ class Run:
         """Compare a batch with all classes; a network has run on it before."""
         raw = batch if self.recipe.is_network else self.recipe.raw(batch)
         vectors = self.recipe.vectors(raw, self.gallery.dtype)
+        copies = known.names_in_batch(raw, vectors) if known else []
         return Answers(
             batch=vectors.without_values(),
             residuals=self.gallery.residuals(vectors.values),
             truths=truth_of(raw),
             min_separation=self.min_separation,
             signed=self.gallery.method.signed,
-            copies=known.names_in_batch(raw, vectors) if known else [],
+            copies=copies,
+            similar=find_candidates(vectors, self.gallery, copies) if self.finds_similar else [],
             sureness=self.sureness,
         )
+
+    @property
+    def finds_similar(self) -> bool:
+        """Whether the run looks for images similar to samples; an index is for galleries too large for it."""
+        of_images = self.gallery.recipe.kind == "pictures" and self.source.n_features is None
+        has_index = self.gallery.parameters.get("index", "exact") != "exact"
+        return self.options.find_copies and of_images and not has_index
 
     def _known_samples(self) -> KnownSamples | None:
         """Return the gallery's samples, if the run looks for copies among the queries."""
@@ -222,6 +233,8 @@ class Run:
     def _batches_at_once(self) -> int:
         """Return one batch per core, but fewer if they would fill half of the free memory."""
         needed = self.gallery.method.batch_bytes(self.gallery.samples, self.batch_size)
+        if self.finds_similar:
+            needed += search_bytes(len(self.gallery.names), self.batch_size)
         return min(room_for(needed), pieces_at_once(self.options.n_jobs))
 
 

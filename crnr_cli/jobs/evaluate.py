@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -17,6 +18,7 @@ from crnr_cli.errors import DataError, NotANumberError, SampleError, UsageError,
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, open_queries
 from crnr_cli.gallery.samples import LeftOut, Report
+from crnr_cli.gallery.scenes import Leaks
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
@@ -35,6 +37,7 @@ from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
+LEAKS = "leaks"  # the kind of the note on similar images
 _MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
 
 
@@ -62,6 +65,7 @@ class EvaluateReport(Report):
         None  # the gallery that classified the queries; None if the rows are from a CSV
     )
     copies: list[str] = field(default_factory=list)  # queries that are also in this gallery
+    leaks: Leaks | None = None  # queries that are similar to samples; None if they were not looked for
     reviewed: int | None = None  # rows whose truth comes from a review; None without corrections
     classes: Sequence[str] = ()  # all classes of the gallery; empty if a predictions file does not list them
 
@@ -142,17 +146,7 @@ def evaluate(
             "one kind of file"
         )
     if tables:
-        _refuse_query_options(options, tables[0])
-        refuse_inputs(name for name in tables if name != "-")
-        files = [_read(name) for name in tables]
-        rows = [row for file in files for row in file]
-        classes = [name for file in files for name in file.classes] if all(f.classes for f in files) else []
-        refuse_mentioned(row.path for row in rows)
-        if options.labels is not None:
-            rows = _with_truth(rows, options.labels.read())
-        return evaluate_rows(
-            mark_outsiders(rows, outsiders), ", ".join(names), reviewed, list(dict.fromkeys(classes))
-        )
+        return _evaluate_tables(tables, options, reviewed, outsiders)
     gallery = load_for_queries(options, gallery_path, progress)
     try:
         source = open_queries(names, gallery, options, path=gallery_path)
@@ -167,11 +161,12 @@ def evaluate(
     if strangers:
         source = without_outsiders(source, strangers, names)
     run = Run.prepare(gallery, source, replace(options, find_copies=True))
-    rows, copies, left_out = _answer(run, progress)
+    leaks = Leaks()
+    rows, copies, left_out = _answer(run, leaks, progress)
     if strangers:
         # A step of its own: otherwise its progress would begin again with the queries.
         counted_apart = partial(_report_outsiders, progress)
-        more, more_copies, more_left_out = _answer(run.with_source(strangers), counted_apart)
+        more, more_copies, more_left_out = _answer(run.with_source(strangers), leaks, counted_apart)
         require_readable_outsiders(more, outsiders)
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
@@ -179,16 +174,48 @@ def evaluate(
     of_features = [one for one in (source, strangers) if isinstance(one, Features)]
     notes = [Note("source", text) for one in of_features for text in one.notes()]
     report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes)
-    return replace(report, gallery=gallery, copies=copies, left_out=left_out, notes=notes)
+    leaks.compare_images(gallery, DecoderPool(options.jobs), options.max_pixels)
+    if leaks.pairs:
+        remedy = shlex.join(["crnr", "audit", str(gallery_path), "--queries", *names])
+        notes.append(Note(LEAKS, leaks.describe(len(report.rows), remedy)))
+    return replace(
+        report,
+        gallery=gallery,
+        copies=copies,
+        leaks=leaks if run.finds_similar else None,
+        left_out=left_out,
+        notes=notes,
+    )
 
 
-def _answer(run: Run, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
-    """Return the rows of all queries, the names of queries in the gallery, and the failures."""
+def _evaluate_tables(
+    names: Sequence[str], options: QueryOptions, reviewed: Corrections | None, outsiders: Sequence[Path]
+) -> EvaluateReport:
+    """Score predictions files."""
+    _refuse_query_options(options, names[0])
+    refuse_inputs(name for name in names if name != "-")
+    files = [_read(name) for name in names]
+    rows = [row for file in files for row in file]
+    classes = [name for file in files for name in file.classes] if all(f.classes for f in files) else []
+    refuse_mentioned(row.path for row in rows)
+    if options.labels is not None:
+        rows = _with_truth(rows, options.labels.read())
+    return evaluate_rows(
+        mark_outsiders(rows, outsiders), ", ".join(names), reviewed, list(dict.fromkeys(classes))
+    )
+
+
+def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
+    """Return the rows of all queries, the names of queries in the gallery, and the failures.
+
+    Queries that are similar to samples are added to the leaks.
+    """
     rows: list[Prediction] = []
     left_out: list[LeftOut] = []
     copies: list[str] = []
     for answers in run.answer(DecoderPool(run.options.jobs), progress):
         copies += answers.copies
+        leaks.add(answers.similar)
         batch = make_predictions(answers, run.gallery.classes)
         rows += batch
         without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
+from crnr_cli.gallery.duplicates import (
+    SIDE,
+    Looks,
+    find_mirrored_pairs,
+    find_near_pairs,
+    group_pairs,
+    read_small_images,
+    standardize,
+)
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -116,6 +127,24 @@ def group_by_content(files: Sequence[tuple[str, int]], progress: Progress = sile
     return groups
 
 
+def group_by_looks(
+    paths: Sequence[str], groups: Sequence[Hashable], options: InputOptions, progress: Progress = silent
+) -> list[Hashable]:
+    """Return larger groups: they include near duplicates and mirror images. Every image is read."""
+    firsts = list({group: i for i, group in reversed(list(enumerate(groups)))}.values())[::-1]
+    images, seen = read_small_images(
+        [paths[i] for i in firsts], None, DecoderPool(options.jobs), options.max_pixels
+    )
+    # The product of two standardized images is their correlation.
+    vectors = standardize(images).reshape(len(images), SIDE * SIDE)
+    looks = Looks.of(vectors, images, np.arange(len(images)))
+    mirrored = [(one, other) for one, other, _ in find_mirrored_pairs(looks)]
+    pairs = [*find_near_pairs(looks, progress=progress).tolist(), *mirrored]
+    joined = group_pairs(np.array(firsts)[seen[np.array(pairs, dtype=np.int64).reshape(-1, 2)]])
+    group_of = {groups[i]: groups[members[0]] for members in joined for i in members}
+    return [group_of.get(group, group) for group in groups]
+
+
 def _draw_key(seed: int, label: str, name: str) -> bytes:
     """Return a sort key from the name in one Unicode form, because file systems differ."""
     text = to_nfc(f"{seed}\0{label}\0{name}")
@@ -130,6 +159,7 @@ class SplitOptions(InputOptions):
     seed: int = 0
     how: str = "copy"
     dry_run: bool = False
+    group_similar: bool = False  # keep near duplicates and mirror images on one side
     portable_names: bool = False  # also on other systems than Windows, which always needs them
 
     @property
@@ -144,6 +174,7 @@ class SplitOptions(InputOptions):
 class SplitReport(OutcomeReport):
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
     copies: int = 0  # files with the same bytes as another file
+    similar: int | None = None  # near duplicates and mirror images of other files; None if not looked for
     notes: list[Note] = field(default_factory=list)
 
 
@@ -174,8 +205,13 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
     if not files:
         raise _nothing_to_split_error(source, report)
     groups = group_by_content([(one.path, one.status.st_size) for one in files], progress)
+    report.copies = len(groups) - len(set(groups))
+    if options.group_similar:
+        n_contents = len(set(groups))
+        groups = group_by_looks([one.path for one in files], groups, options, progress)
+        report.similar = n_contents - len(set(groups))
     chosen = divide_samples([(one.label, one.name) for one in files], groups, options.portion, options.seed)
-    _count(files, groups, chosen, report)
+    _count(files, chosen, report)
     steps = _plan_steps(files, chosen, options, report)
     # A run that was killed at its very end has left only its own files.
     own = (options.folder(side) / name for side in (True, False) for name in (_LOCK, _PART))
@@ -274,13 +310,10 @@ def _class_and_name(
     return form(label), "/".join(map(form, name.split("/")))
 
 
-def _count(
-    files: Sequence[_File], groups: Sequence[Hashable], chosen: Sequence[bool], report: SplitReport
-) -> None:
+def _count(files: Sequence[_File], chosen: Sequence[bool], report: SplitReport) -> None:
     sides = Counter((file.label, is_chosen) for file, is_chosen in zip(files, chosen, strict=True))
     labels = sorted({file.label for file in files})
     report.classes = {label: (sides[label, True], sides[label, False]) for label in labels}
-    report.copies = len(groups) - len(set(groups))
     alone = [label for label, (_, queries) in report.classes.items() if not queries]
     if alone:
         classes = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")

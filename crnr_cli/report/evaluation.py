@@ -19,7 +19,7 @@ from crnr_cli.gallery.fit import copies_note
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.thumbnails import data_uri
-from crnr_cli.jobs.evaluate import EvaluateReport
+from crnr_cli.jobs.evaluate import LEAKS, EvaluateReport
 from crnr_cli.report.found_images import ImageSearch, find_images, search_beside
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
@@ -72,7 +72,7 @@ def write_report(
             "title": f"{_accuracy(report.over_all)} accuracy - crnr report",
             "headline": _headline(report),
             "sources": printable(", ".join(names)),
-            "warning": printable(f"{copies_note(report.copies, len(report.rows))}.") if report.copies else "",
+            "warnings": _warnings(report),
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "blocks": _blocks(report),
             "names": shown,
@@ -104,6 +104,13 @@ def write_report(
         },
     )
     return found.notes("images of mistakes", elsewhere="the folder where classify ran")
+
+
+def _warnings(report: EvaluateReport) -> list[str]:
+    """Return notes on queries that are in the gallery, or similar to its examples."""
+    notes = [copies_note(report.copies, len(report.rows))] if report.copies else []
+    notes += [note.text for note in report.notes if note.kind == LEAKS]
+    return [printable(f"{note}.") for note in notes]
 
 
 def _accuracy(scores: Scores) -> str:

@@ -28,6 +28,14 @@ _REJECTED = "rejected"
 UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is refused
 
 
+class Nearest(NamedTuple):
+    """A query that is similar to a sample of the gallery."""
+
+    cosine: float
+    query: str
+    sample: int  # the nearest one
+
+
 @dataclass(frozen=True)
 class Answers:
     """The residuals of the classes for a batch of queries, and everything for the decision."""
@@ -38,6 +46,7 @@ class Answers:
     min_separation: float = 0.0  # a query whose best class is less separate is rejected
     signed: bool = False  # residuals are negated scores, and can be below 0
     copies: list[str] = field(default_factory=list)  # queries that are also in the gallery, if looked for
+    similar: list[Nearest] = field(default_factory=list)  # similar to a sample, if looked for; no copies
     sureness: Thresholds | None = None  # None if the gallery holds no probabilities
 
     @cached_property

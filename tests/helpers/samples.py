@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pillow_heif
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 
 pillow_heif.register_heif_opener()  # lets Pillow save HEIC too
 
@@ -34,6 +35,13 @@ def draw_image(class_number: int, sample: int, size: tuple[int, int] = (8, 8)) -
     x, y = np.meshgrid(np.linspace(0, 1, width), np.linspace(0, 1, height))
     pattern = [x, y, x * y, (1 - x) * y][class_number % 4]
     return Image.fromarray((200 * pattern + 20 + 30 * random.random((height, width))).astype(np.uint8))
+
+
+def draw_photo(seed: int) -> Image.Image:
+    """Return something with shapes of every size, as photographs have."""
+    waves = np.random.default_rng(seed).normal(size=(2, 96, 128))
+    shapes = gaussian_filter(waves[0], 12) / 0.023 + gaussian_filter(waves[1], 4) / 0.07
+    return Image.fromarray(np.clip(128 + 30 * shapes, 0, 255).astype(np.uint8))
 
 
 def noise(seed: int, size: tuple[int, int] = (8, 8)) -> Image.Image:

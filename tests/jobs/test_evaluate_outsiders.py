@@ -81,7 +81,7 @@ def test_a_folder_of_outsiders_is_classified_too(ready: Runner) -> None:
         assert {name: found[name] for name in expected} == expected
         assert record["coverage"] == coverage
         assert (record["inputs"], record["without_truth"]) == (18, 0)
-    assert json.loads(now.out) == {**json.loads(later.out), "in_gallery": 0}
+    assert json.loads(now.out) == {**json.loads(later.out), "in_gallery": 0, "similar_in_gallery": 0}
     # The known queries have the same scores as without outsiders.
     alone = json.loads(ready("evaluate", "queries", *REJECTING, "--json").out)
     assert alone == {**json.loads(now.out), "inputs": 12, "open_set": None}
@@ -232,7 +232,7 @@ def test_true_classes_that_the_gallery_lacks_are_outsiders(ready: Runner) -> Non
         assert ready("classify", "queries", "-o", output, "-q").exit == 0
         later = ready("evaluate", output, "--labels", "labels.csv", "--json")
         assert (later.exit, later.err) == (0, notes)
-        assert json.loads(later.out) == {**record, "in_gallery": None}
+        assert json.loads(later.out) == {**record, "in_gallery": None, "similar_in_gallery": None}
     stdin = (ready.here / "out.csv").read_bytes()
     piped = ready("evaluate", "-", "--labels", "labels.csv", "--json", stdin=stdin)
     assert (piped.out, piped.err) == (later.out, notes)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import ImageOps
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.jobs.split import Portion, SplitOptions, SplitReport, split
@@ -19,7 +20,7 @@ from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
 from helpers.runner import Runner, rows
-from helpers.samples import draw_image, make_features, make_images
+from helpers.samples import draw_image, draw_photo, make_features, make_images
 
 HOWS = ("copy", "hardlink", "link")
 each_how = pytest.mark.parametrize("how", HOWS)
@@ -343,6 +344,7 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
         "there": 11,
         "classes": {"ant": {"gallery": 5, "queries": 1}, "bee": {"gallery": 4, "queries": 1}},
         "copies": 1,
+        "similar": None,
         "passed_over": 1,
         "left_out": [],
         "notes": [],
@@ -351,6 +353,59 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
     # The split folders can be used.
     assert crnr("build", "g", "-q").exit == 0
     assert json.loads(crnr("evaluate", "q", "--json").out)["n"] == 2
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_similar_images_stay_together_on_request(crnr: Runner, seed: str) -> None:
+    for number, label in enumerate(("ant", "bee")):
+        (crnr.here / "all" / label).mkdir(parents=True)
+        for i in range(12):
+            draw_photo(100 * number + i).save(f"all/{label}/{i}.png")
+    arguments = ("split", "all", "--train", "g", "--test", "q", "--share", "0.5", "--seed", seed)
+    clean = crnr(*arguments, "--dry-run", "--group-similar")
+    assert (clean.exit, clean.out) == (0, crnr(*arguments, "--dry-run").out)
+    assert "stay together" not in clean.err
+    for i in range(6):
+        draw_photo(i).resize((100, 75)).save(f"all/ant/near{i}.jpg")
+        ImageOps.mirror(draw_photo(100 + i)).save(f"all/bee/mirrored{i}.png")
+    shutil.copy("all/ant/near0.jpg", "all/ant/near6.jpg")  # a copy of a near duplicate of 0.png
+    Path("all/bee/broken.png").write_bytes(b"no image")
+
+    def side_of(planned: str) -> dict[str, str]:
+        return {row["path"].removeprefix("all/"): row["target"].split("/")[0] for row in rows(planned)}
+
+    def count_apart(side: dict[str, str]) -> int:
+        pairs = [(f"{i}.png", f"near{i}.jpg") for i in range(6)] + [("0.png", "near6.jpg")]
+        return sum(side[f"ant/{one}"] != side[f"ant/{other}"] for one, other in pairs) + sum(
+            side[f"bee/{i}.png"] != side[f"bee/mirrored{i}.png"] for i in range(6)
+        )
+
+    assert count_apart(side_of(crnr(*arguments, "--dry-run").out)) > 0
+    result = crnr(*arguments, "--dry-run", "--group-similar")
+    assert result.exit == 0
+    assert count_apart(side_of(result.out)) == 0
+    assert "note: 1 file is an exact copy of another file; copies stay together\n" in result.err
+    similar = "note: 12 files are near duplicates or mirror images of other files; they stay together\n"
+    assert similar in result.err
+    done = crnr(*arguments, "--group-similar")
+    assert (done.exit, done.out) == (0, "")
+    assert similar in done.err
+    ending = "to find images of the same scene on both sides: crnr audit g --queries q\n"
+    assert done.err.endswith(f"38 files copied\n{ending}")
+    again = crnr(*arguments, "--group-similar", "--json", "-q")
+    assert (again.exit, again.err) == (0, "")
+    record = json.loads(again.out)
+    assert (record["copies"], record["similar"], record["there"]) == (1, 12, 38)
+
+
+def test_unreadable_images_are_split_as_without_grouping(crnr: Runner) -> None:
+    for label in ("ant", "bee"):
+        (crnr.here / "all" / label).mkdir(parents=True)
+        for i in range(5):
+            Path(f"all/{label}/{i}.png").write_bytes(b"no image" * (i + 1) + label.encode())
+    arguments = ("split", "all", "--train", "g", "--test", "q", "--dry-run")
+    plain, grouped = crnr(*arguments), crnr(*arguments, "--group-similar")
+    assert (grouped.exit, grouped.out, grouped.err) == (0, plain.out, plain.err)
 
 
 @pytest.mark.parametrize(

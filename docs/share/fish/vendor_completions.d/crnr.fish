@@ -161,6 +161,7 @@ complete -c crnr -n "__crnr_is 'split'" -l test -xa '(__fish_complete_directorie
 complete -c crnr -n "__crnr_is 'split'" -l share -x -d 'Put SHARE of every class into the gallery'
 complete -c crnr -n "__crnr_is 'split'" -l per-class -x -d 'Put N images of every class into the gallery, instead'
 complete -c crnr -n "__crnr_is 'split'" -l how -xa 'copy hardlink link' -d 'Place files in this way: copy, hardlink, link'
+complete -c crnr -n "__crnr_is 'split'" -l group-similar -d 'Keep near duplicates and mirror images on one side; reads all images'
 complete -c crnr -n "__crnr_is 'extract'" -s o -l output -rF -d 'Feature file to write (.h5)'
 complete -c crnr -n "__crnr_is 'extract'" -l update -d 'Add to the file: read only new and changed files; keep settings'
 complete -c crnr -n "__crnr_is 'model'" -a list -d 'List known networks and how to install them'

@@ -389,7 +389,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'split' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--group-similar', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '--train' = 'folder'
                 '--test' = 'folder'
