@@ -255,8 +255,8 @@ def _refuse_mixed(named: Sequence[NamedFolder], flat: Sequence[NamedFolder], com
     for folder in flat:
         if of_classes is not None and not folder.has_folders:
             wrong = (
-                f"{folder.path}: contains images, like a class folder, but {of_classes} contains folders, "
-                "like a folder of classes; give either class folders or folders of classes"
+                f"{folder.path}: contains images like a class folder, but {of_classes} is like a folder of "
+                "classes; give either class folders or folders of classes"
             )
             if _folder_of(folder.path) == _folder_of(of_classes):
                 wrong += f"; if both are classes, {_name_folder_above(folder.path, command)}"

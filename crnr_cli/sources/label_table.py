@@ -16,6 +16,7 @@ from crnr_cli.system.csv_file import (
     require_utf_8,
 )
 from crnr_cli.system.names import class_key, normalize_path
+from crnr_cli.wording import format_count
 
 _PATH, _LABEL = "path", "label"  # the names of the columns by default
 
@@ -42,7 +43,7 @@ class LabelOptions:
                     raise DataError(f"{self._line(reader.line_num)}: the row is too short; is it complete?")
                 if separator == ";" and len(row) != len(header):
                     raise DataError(
-                        f"{self._line(reader.line_num)}: {len(row)} fields between semicolons, but the first "
+                        f"{self._line(reader.line_num)}: {format_count(len(row), 'field')} between semicolons, but the first "
                         f"line has {len(header)}; put fields that contain a semicolon into quotes"
                     )
                 self._add(found, row[where[0]], row[where[1]], reader.line_num)

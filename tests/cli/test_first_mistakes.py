@@ -72,20 +72,20 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "build gallery alone/flat",
             1,
-            "alone/flat: contains images, like a class folder, but gallery contains folders, like a folder "
-            "of classes; give either class folders or folders of classes",
+            "alone/flat: contains images like a class folder, but gallery is like a folder of "
+            "classes; give either class folders or folders of classes",
         ),
         (
             "tune gallery/cat gallery/dog nested/bird nested/cow",
             1,
-            "gallery/cat: contains images, like a class folder, but nested/cow contains folders, like a "
-            "folder of classes; give either class folders or folders of classes",
+            "gallery/cat: contains images like a class folder, but nested/cow is like a folder of "
+            "classes; give either class folders or folders of classes",
         ),
         (
             "build nested/bird nested/cow",
             1,
-            "nested/bird: contains images, like a class folder, but nested/cow contains folders, like a "
-            "folder of classes; give either class folders or folders of classes; if both are classes, give "
+            "nested/bird: contains images like a class folder, but nested/cow is like a folder of "
+            "classes; give either class folders or folders of classes; if both are classes, give "
             "the folder above, as in `crnr build nested`",
         ),
         ("build empty", 1, "empty: contains no images or feature files"),

@@ -96,8 +96,8 @@ def tensors_by_python(file: BinaryIO) -> dict[str, Any]:
 @pytest.mark.parametrize("weights", KNOWN.values(), ids=KNOWN)
 def test_the_weights_of_the_catalogue_are_those_that_python_reads(weights: Weights) -> None:
     package = find_spec(weights.package)
-    assert package is not None
-    assert package.origin is not None
+    if package is None or package.origin is None:
+        pytest.skip(f"{weights.package} is not installed")
     path = Path(package.origin).parent / weights.member
     content = path.read_bytes()
     assert hashlib.sha256(content).hexdigest() == weights.sha256
