@@ -14,6 +14,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
@@ -94,6 +96,27 @@ def test_pixels_are_close_to_the_full_image(tmp_path: Path, orientation: int, cr
     assert cosine(found, full) > 0.998
     assert np.abs(found - full).mean() < 0.7
     assert 1 - cosine(former, full) > 3 * (1 - cosine(found, full))
+
+
+sides = st.integers(24, 700)
+
+
+@settings(max_examples=40)
+@given(
+    size=st.tuples(sides, sides),
+    orientation=st.integers(1, 8),
+    crop=st.sampled_from([0.0, CROP, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_pixels_of_any_size_are_close_to_the_full_image(
+    tmp_path_factory: pytest.TempPathFactory,
+    size: tuple[int, int],
+    orientation: int,
+    crop: float,
+    seed: int,
+) -> None:
+    path = make_jpeg(tmp_path_factory.mktemp("jpeg") / "x.jpg", seed, size, orientation)
+    assert cosine(read(path, crop=crop, precise_jpegs=True), full_pixels(path, crop)) > 0.99
 
 
 @pytest.mark.parametrize(
