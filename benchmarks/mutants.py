@@ -1,7 +1,9 @@
 """Mutation testing: small changes to the code, each of which some test should notice.
 
-    python benchmarks/mutants.py                        # solvers, methods and results: all mutants
+    python benchmarks/mutants.py                        # all mutants of all rooms
+    python benchmarks/mutants.py gallery                # one room
     python benchmarks/mutants.py solvers/admm.py        # one file
+    python benchmarks/mutants.py gallery --sample 400   # 400 mutants, drawn at random but the same every time
     python benchmarks/mutants.py --survivors            # only those that survived the last time
     python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
@@ -11,11 +13,12 @@ more, a keyword argument is left out, and so on. The tests of its room are run u
 mutant. A mutant that passes all tests has survived: a test is missing, or the change makes no difference.
 
 Every mutant is a fork of a process that has loaded NumPy, SciPy, scikit-learn and pytest but nothing of crnr.
-The fork imports the changed module, and runs only those tests that reach the changed function, the quickest
+The fork imports the changed module, and runs only those tests that reach the changed statement, the quickest
 first. Processes that a test starts itself run the code as it is.
 
-Without a room or file, benchmarks/mutants.md is written, with the reasons of mutants.toml. The exit code is
-1 if less than 90 % of the mutants of a room are killed, or if a survivor has no reason.
+Without a room, file or sample, benchmarks/mutants.md is written, with the reasons of mutants.toml. The exit
+code is 1 if fewer mutants of a room are killed than `ROOMS` wants, or if a survivor has no reason in a room
+that needs one.
 
 Why no library: mutmut does not change what is outside functions, such as the fields of dataclasses, nor what
 is in properties and most other decorated functions; cosmic-ray starts pytest, and so NumPy and scikit-learn,
@@ -43,7 +46,9 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
+from itertools import accumulate
 from pathlib import Path
+from random import Random
 from types import CodeType
 from typing import Any
 
@@ -51,18 +56,79 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PACKAGE = ROOT / "crnr_cli"
 RESULTS = ROOT / ".mutants.json"  # of the last run
-# The rooms, and the tests that have to notice a change in them.
+
+
+@dataclass(frozen=True)
+class Room:
+    """A package whose code is changed, and the tests that have to notice it."""
+
+    tests: tuple[str, ...]
+    files: tuple[str, ...] = ("*.py",)  # of the package
+    enough: float = 0.9  # the share of the mutants that must be killed
+    needs_reasons: bool = True  # whether every survivor needs a reason in mutants.toml
+    max_seconds: float = float("inf")  # per mutant: of the tests that reach it, only the quickest are run
+
+
 ROOMS = {
-    "solvers": ("tests/solvers", "tests/methods/test_folds.py"),
-    "methods": (
-        "tests/methods",
-        "tests/gallery/test_calibration.py",  # samples that are held out
-        "tests/gallery/test_crossed.py",
-        "tests/gallery/test_index.py",  # neighbours by an index
+    "solvers": Room(("tests/solvers", "tests/methods/test_folds.py")),
+    "methods": Room(
+        (
+            "tests/methods",
+            "tests/gallery/test_calibration.py",  # samples that are held out
+            "tests/gallery/test_crossed.py",
+            "tests/gallery/test_index.py",  # neighbours by an index
+        )
     ),
-    "results": ("tests/results", "tests/jobs/test_classify.py"),
+    "results": Room(("tests/results", "tests/jobs/test_classify.py")),
+    "gallery": Room(
+        (
+            "tests/gallery",
+            "tests/faults/test_features.py",
+            "tests/faults/test_galleries.py",
+            "tests/faults/test_machine.py",  # too little memory
+            "tests/jobs/test_audit.py",
+            "tests/jobs/test_build.py",
+            "tests/jobs/test_build_cache.py",
+            "tests/jobs/test_classify.py",
+            "tests/jobs/test_classify_cache.py",
+            "tests/jobs/test_extract.py",
+            "tests/jobs/test_extract_stopped.py",
+            "tests/jobs/test_extract_update.py",
+            "tests/jobs/test_inspect.py",
+            "tests/jobs/test_remove_patterns.py",
+            "tests/jobs/test_rename.py",
+            "tests/jobs/test_sureness.py",
+            "tests/jobs/test_tune_extractors.py",
+            "tests/jobs/test_update.py",
+            "tests/recipe/test_network.py",
+            "tests/recipe/test_parts.py",
+            "tests/recipe/test_recipe.py",
+            "tests/test_api.py",
+        ),
+        enough=0.85,
+        needs_reasons=False,
+        max_seconds=10.0,
+    ),
+    "jobs": Room(
+        (
+            "tests/cli/test_sort.py",
+            "tests/jobs/test_corrections.py",
+            "tests/jobs/test_evaluate.py",
+            "tests/jobs/test_evaluate_outsiders.py",
+            "tests/jobs/test_names_of_systems.py",
+            "tests/jobs/test_remove_patterns.py",
+            "tests/jobs/test_rename.py",
+            "tests/jobs/test_sort.py",
+            "tests/jobs/test_sureness.py",
+            "tests/jobs/test_update.py",
+            "tests/report/test_evaluation.py",
+        ),
+        files=("sort.py", "update.py", "evaluate.py"),
+        enough=0.85,
+        needs_reasons=False,
+        max_seconds=10.0,
+    ),
 }
-ENOUGH = 0.9
 MEMORY_BYTES = 8 * 2**30
 PRELOADED = (
     *("numpy", "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.io", "scipy.stats", "h5py"),
@@ -403,7 +469,7 @@ def watch(room: str, output: Path) -> None:
     )
     plugin = Watch(watched)
     watched.start()
-    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *ROOMS[room]], plugins=[plugin])
+    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *ROOMS[room].tests], plugins=[plugin])
     watched.stop()
     if code:
         sys.exit(f"the tests of {room} fail as they are")
@@ -435,28 +501,47 @@ class Reach:
             return cls(**json.loads(output.read_text()))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those that reach the mutant's function, or its file if it is in none; the quickest first."""
-        first, last = function_lines(mutant)
-        reaching = [
+        """Those that reach the mutant's statement, or its file if it is in no function; the quickest first.
+
+        Nearly all tests reach some statements: only as many are run as `Room` allows, so that a mutant may
+        survive that the slower tests would kill.
+        """
+        first, last = reached_lines(mutant)
+        by_test = self.lines.get(mutant.file, {})
+        reaching = [test for test, lines in by_test.items() if any(first <= line <= last for line in lines)]
+        # A line in the middle of a statement, such as a message, is reached by few.
+        reaching.sort(key=lambda test: (mutant.line not in by_test[test], self.seconds.get(test, 0.0)))
+        spent = accumulate(self.seconds.get(test, 0.0) for test in reaching)
+        return [
             test
-            for test, lines in self.lines.get(mutant.file, {}).items()
-            if any(first <= line <= last for line in lines)
+            for test, seconds in zip(reaching, spent, strict=True)
+            if seconds <= ROOMS[mutant.room].max_seconds
         ]
-        return sorted(reaching, key=lambda test: self.seconds.get(test, 0.0))
 
     def total_seconds(self, mutant: Mutant) -> float:
         return sum(self.seconds[test] for test in self.tests(mutant))
 
 
-def function_lines(mutant: Mutant) -> tuple[int, int]:
-    """The lines of the innermost function around a mutant; if there is none, those of the file."""
+def reached_lines(mutant: Mutant) -> tuple[int, int]:
+    """The lines that a test must reach to notice the mutant.
+
+    They are the lines of its statement in a function; of a block, such as `if`, only the head. Outside of
+    functions, and in the head of a function, they are those of the function or the file.
+    """
     text = (PACKAGE / mutant.file).read_text()
-    functions = [
-        (node.lineno, node.end_lineno or node.lineno)
+    around = [
+        node
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= (node.end_lineno or 0)
     ]
-    return max(functions, default=(1, text.count("\n") + 1))
+    functions = [node for node in around if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        return 1, text.count("\n") + 1
+    innermost = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    body = getattr(innermost, "body", None)
+    if body and not isinstance(innermost, ast.FunctionDef | ast.ClassDef):
+        return innermost.lineno, max(innermost.lineno, body[0].lineno - 1)
+    return innermost.lineno, innermost.end_lineno or innermost.lineno
 
 
 def _environment() -> dict[str, str]:
@@ -585,21 +670,31 @@ def _row(room: str, file: str, ends: dict[Mutant, str]) -> str:
     return f"| {room} | {file} | {len(ends)} | {killed} ({killed / len(ends):.1%}) | {len(ends) - killed} |"
 
 
-def failures(ends: dict[Mutant, str]) -> Iterator[str]:
+def failures(ends: dict[Mutant, str], *, is_sample: bool) -> Iterator[str]:
     reasons = load_reasons()
     for room in sorted({mutant.room for mutant in ends}):
         mine = [end for mutant, end in ends.items() if mutant.room == room]
         share = sum(map(is_killed, mine)) / len(mine)
-        if share < ENOUGH:
+        if share < ROOMS[room].enough:
             yield f"{room}: only {share:.1%} of the mutants are killed"
     for mutant, end in sorted(ends.items(), key=lambda each: (each[0].file, each[0].line)):
-        if not is_killed(end) and mutant.key not in reasons:
+        if ROOMS[mutant.room].needs_reasons and not is_killed(end) and mutant.key not in reasons:
             yield f"{mutant}: {end}"
+    if is_sample:
+        return
     known = {mutant.key for mutant, end in ends.items() if not is_killed(end)}
     files = {mutant.file for mutant in ends}
     for key in reasons:
         if key[0] in files and key not in known:
             yield f"mutants.toml has a reason for a mutant that is killed or does not exist: {key}"
+
+
+def files_of(name: str) -> list[str]:
+    """Return the files of a room, or the one file of this name."""
+    if name.endswith(".py"):
+        return [name]
+    found = {path for pattern in ROOMS[name].files for path in (PACKAGE / name).glob(pattern)}
+    return sorted(str(path.relative_to(PACKAGE)) for path in found)
 
 
 def main() -> None:
@@ -609,6 +704,7 @@ def main() -> None:
     )
     parser.add_argument("--survivors", action="store_true", help="run only those that survived the last time")
     parser.add_argument("--report", action="store_true", help="report on the last runs, and run none")
+    parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn at random")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -620,12 +716,9 @@ def main() -> None:
         return serve()
     if options.watch:
         return watch(options.watch[0], Path(options.watch[1]))
-    files = [
-        str(path.relative_to(PACKAGE))
-        for name in options.names
-        for path in ([PACKAGE / name] if name.endswith(".py") else sorted((PACKAGE / name).glob("*.py")))
-    ]
-    mutants = [mutant for file in files for mutant in mutants_of(file)]
+    mutants = [mutant for name in options.names for file in files_of(name) for mutant in mutants_of(file)]
+    if options.sample:
+        mutants = Random(0).sample(mutants, min(options.sample, len(mutants)))
     if options.list:
         for mutant in mutants:
             print(mutant)
@@ -638,10 +731,10 @@ def main() -> None:
         known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
         ends = known | run([mutant for mutant in mutants if mutant not in known], options.jobs)
         store(ends)
-    if options.names == list(ROOMS):
+    if options.names == list(ROOMS) and not options.sample:
         partly = {mutant.room for mutant, end in ends.items() if end == "not run"}
         (HERE / "mutants.md").write_text(page({m: end for m, end in ends.items() if m.room not in partly}))
-    wrong = list(failures(ends))
+    wrong = list(failures(ends, is_sample=bool(options.sample)))
     print("\n".join(wrong))
     print(Counter(ends.values()))
     sys.exit(1 if wrong else 0)

@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import given_values, make_command, parameter_names
-from crnr_cli.cli.console import shown_progress
+from crnr_cli.cli.console import say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -67,7 +67,7 @@ def add(
     if not named and option is None:
         context.fail("missing argument: GALLERY SOURCE...")
     gallery, sources = (option, named) if option else (Path(named[0]), named[1:])
-    if corrections is None and not sources:
+    if corrections is None and not sources and input.labels is None:
         context.fail("missing argument: SOURCE...")
     if label == "":
         context.fail("--class: the name of a class cannot be empty")
@@ -85,5 +85,7 @@ def add(
     with outputs.planned(written), shown_progress(output.quiet) as progress:
         reviewed = None if corrections is None else read_corrections(corrections)
         report = run(gallery, sources, reading, progress, model.model_path, reviewed)
+    if not output.quiet:
+        say_separators(corrections)
     show_report(gallery, report, output)
     error_handling.finish(report.skipped)

@@ -272,7 +272,7 @@ def show_audit(report: AuditReport) -> None:
     _show(
         console,
         "pairs of the same scene (cut, mirrored, turned or partly covered), the most similar first",
-        ("similarity", "classes", "examples"),
+        ("similarity", "classes", "images"),
         [(f"{pair.similarity:.3f}", *_group(report, (pair.one, pair.other))[1:]) for pair in report.scenes],
     )
     _show(

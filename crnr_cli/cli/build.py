@@ -16,7 +16,7 @@ from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
 from crnr_cli.cli.gallery_report import Replaced, show_report
-from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
@@ -167,7 +167,7 @@ _FIXED = parameter_names(
 @make_command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
 def build(
     context: typer.Context,
-    sources: Sources,
+    sources: options.SourcesOrLabels = None,
     path: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="Gallery file to write."),
@@ -184,15 +184,7 @@ def build(
             help="With --update: bring removed examples back, and take all classes from the sources again.",
         ),
     ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            "--cache",
-            metavar="FILE",
-            help="Cache extracted features in this .h5 file; only new images are read.",
-        ),
-        Written(is_gallery=True),
-    ] = None,
+    cache: options.Cache = None,
     dry_run: options.DryRun = False,
     dask: options.Dask = None,
     *,
@@ -209,6 +201,7 @@ def build(
 
     The examples are one folder of images per class, or a feature file.
     """
+    names = options.require_sources(context, sources, input.labels)
     _check_update(update, path, cache, restore=restore, dry_run=dry_run)
     early = EarlyNotes(output.quiet)
     reading = reading_of(
@@ -220,18 +213,18 @@ def build(
     from crnr_cli.system.names import stat_or_none
 
     replaced = Replaced(path, output.quiet)
-    refuse_features(dask, sources)
+    refuse_features(dask, names)
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
         if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(
-                sources, path, reading, progress, model, who, restore=restore, dry_run=dry_run
+                names, path, reading, progress, model, who, restore=restore, dry_run=dry_run
             )
         else:
             build_options = BuildOptions(
                 reading, method.method, parameters.given_values(), method.calibrate, cache
             )
-            report = run_build(sources, path, build_options, replaced.look_before_work(progress), who)
+            report = run_build(names, path, build_options, replaced.look_before_work(progress), who)
     replaced.announce()
     show_report(path, report, output, early, dry_run=dry_run)
     replaced.say_lost(report.gallery)

@@ -15,8 +15,8 @@ from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, make_command
-from crnr_cli.cli.console import say, shown_progress
-from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions, Sources
+from crnr_cli.cli.console import say, say_separators, shown_progress
+from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import UsageError
@@ -51,7 +51,8 @@ class Format:
 
 @make_command(side_by_side=True)
 def classify(
-    sources: Sources,
+    context: typer.Context,
+    sources: options.SourcesOrLabels = None,
     gallery: options.GalleryPath = options.GALLERY,
     path: Annotated[
         str,
@@ -67,6 +68,7 @@ def classify(
             show_default="auto",
         ),
     ] = None,
+    cache: options.Cache = None,
     dask: options.Dask = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     batch_size: Annotated[
@@ -90,12 +92,12 @@ def classify(
 
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
+    sources = options.require_sources(context, sources, input.labels)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
-    can_resume = not to_stdout and format != "parquet"
-    remedy = "; the same command with --resume continues from there" if can_resume else ""
+    remedy = _describe_resuming(format, to_stdout=to_stdout)
     decoders = DecoderPool(input.jobs)
-    if dask is None and not all(map(is_table, sources)):
+    if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.classify import classify as run
@@ -108,6 +110,7 @@ def classify(
         format=format,
         **model.to_fields(),
         batch_size=batch_size,
+        cache=cache,
     )
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
@@ -124,8 +127,15 @@ def classify(
             workers=who,
         )
     if not output.quiet:
+        say_separators(input.labels)
         _show(report, None if to_stdout else path)
     error_handling.finish(report.skipped)
+
+
+def _describe_resuming(format: str, *, to_stdout: bool) -> str:
+    """Return how to continue a run that is stopped; empty if that is impossible."""
+    can_resume = not to_stdout and format != "parquet"
+    return "; the same command with --resume continues from there" if can_resume else ""
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

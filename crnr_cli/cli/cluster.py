@@ -46,7 +46,7 @@ def workers(
 
 def refuse_features(where: str | None, sources: Sequence[str]) -> None:
     """Refuse --dask for feature files: reading them is faster than sending them."""
-    if where is not None and all(map(is_table, sources)):
+    if where is not None and sources and all(map(is_table, sources)):
         raise UsageError(
             "--dask only applies to images, which the workers read; leave it out for feature files"
         )

@@ -70,6 +70,18 @@ def say_notes(notes: Iterable[Note]) -> None:
         say_some("note", texts)
 
 
+def say_separators(table: Path | None) -> None:
+    """Print a note if the columns of a CSV are not separated by commas."""
+    for note in note_separators([table] if table else []):
+        say(f"note: {note}")
+
+
+def note_separators(tables: Iterable[Path]) -> list[str]:
+    from crnr_cli.system.csv_file import note_separator_of
+
+    return [note for table in tables for note in note_separator_of(table)]
+
+
 class EarlyNotes:
     """Prints notes as soon as they are known, and remembers them, so that the end does not repeat them."""
 

@@ -16,6 +16,7 @@ from crnr_cli.cli.console import (
     format_number,
     format_share,
     natural_width,
+    note_separators,
     plain_text,
     print_facts,
     print_json,
@@ -181,13 +182,14 @@ def evaluate(
     else:
         show_scores(report)
     if not output.quiet:
-        _say_notes(report, notes, corrections)
+        tables = [*map(Path, sources), *filter(None, (corrections, input.labels))]
+        _say_notes(report, [*note_separators(tables), *notes], corrections)
     thresholds.finish(report)
     error_handling.finish(report.skipped)
 
 
 def _say_notes(report: EvaluateReport, notes: list[str], corrections: Path | None) -> None:
-    for note in (*(note.text for note in report.notes), *notes):
+    for note in dict.fromkeys((*(note.text for note in report.notes), *notes)):
         say(f"note: {note}", style="yellow")
     if corrections is not None and report.reviewed is not None:
         rest = (

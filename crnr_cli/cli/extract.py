@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.options import Dask, ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.options import Dask, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.recipe_options import ExtractionOptions, PreprocessingOptions
 from crnr_cli.wording import format_count
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 @make_command
 def extract(
     context: typer.Context,
-    sources: Sources,
     path: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="Feature file to write (.h5)."),
         Written(is_gallery=True),
     ],
+    sources: options.SourcesOrLabels = None,
     update: Annotated[
         bool,
         typer.Option(
@@ -68,14 +69,15 @@ def extract(
             context, parameter_names(ExtractionOptions, PreprocessingOptions), "the file"
         )
     replaced = Replaced(path, output.quiet, is_gallery=False)
-    refuse_features(dask, sources)
+    names = options.require_sources(context, sources, input.labels)
+    refuse_features(dask, names)
     with (
         workers(dask, output.quiet, reading.jobs) as who,
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
         looking = progress if update else replaced.look_before_work(progress)
-        report = run(sources, path, ExtractOptions(reading, update, model), looking, who)
+        report = run(names, path, ExtractOptions(reading, update, model), looking, who)
     replaced.announce()
     _show(path, report, output, early, update=update)
     error_handling.finish(report.skipped)

@@ -73,7 +73,7 @@ PANELS = {
             ),
         ),
         "classify": Screen(
-            "gallery output format top reject min-probability sets resume",
+            "gallery output format top reject min-probability sets resume cache",
             (
                 "crnr classify new_images/",
                 "crnr classify new_images/ -o out.csv --reject 0.05",
@@ -89,7 +89,7 @@ PANELS = {
             ),
         ),
         "review": Screen(
-            "output gallery limit images-from",
+            "output gallery limit images-from cache",
             (
                 "crnr review out.csv",
                 "crnr review out.csv --limit 200 -o doubtful.html",

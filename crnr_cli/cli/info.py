@@ -258,5 +258,4 @@ def _role(report: FileReport, name: str) -> str:
     taken = report.taken
     if taken is None:
         return "-"
-    roles = {taken.features: "features", taken.labels: "labels"}
-    return roles.get(name, "names" if name == "paths" else "-")
+    return {taken.names: "names", taken.labels: "labels", taken.features: "features"}.get(name, "-")

@@ -42,6 +42,15 @@ Sources = Annotated[
         "stdin.",
     ),
 ]
+# Optional, because a label table names files too; see `require_sources`.
+SourcesOrLabels = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE...",
+        help=f"Folders, images, feature files ({', '.join(READERS)}), or - to read a list of files from "
+        "stdin. With --labels, the default is all files of the label table.",
+    ),
+]
 GalleryPath = Annotated[
     Path,
     typer.Option(
@@ -61,13 +70,22 @@ ChangedGallery = Annotated[
 HtmlReport = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write an HTML report to this file."), Written()
 ]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        metavar="FILE",
+        help="Cache extracted features in this .h5 file; only new images are read.",
+    ),
+    Written(is_gallery=True),
+]
 ImagesFrom = Annotated[
     list[Path] | None,
     typer.Option("--images-from", metavar="DIR", help="Look for moved images in DIR."),
     HiddenNames("pictures-from"),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the planned changes as CSV without making them.")
+    bool, typer.Option("--dry-run", help="Print planned changes as CSV; change nothing.")
 ]
 PortableNames = Annotated[
     bool,
@@ -323,6 +341,13 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
     if chosen is None:
         context.fail("missing argument: GALLERY")
     return chosen
+
+
+def require_sources(context: typer.Context, sources: list[str] | None, labels: Path | None) -> list[str]:
+    """Return the sources; there may be none if a label table names the files."""
+    if not sources and labels is None:
+        context.fail("missing argument: SOURCE...")
+    return sources or []
 
 
 def split_names(text: str | None) -> list[str] | None:

@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import completion
 from crnr_cli.cli.command import Written, make_command
-from crnr_cli.cli.console import print_csv, print_json, say, say_notes, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_notes, say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
 from crnr_cli.cli.parsing import HiddenNames
@@ -66,6 +66,8 @@ def remove(
         raise UsageError("choose what to remove with --class NAME, --example NAME or --marked-in FILE")
     gallery = one_gallery(context, gallery, option)
     unwanted = Unwanted(classes or [], samples or [], read_marked_samples(marked) if marked else [])
+    if not output.quiet:
+        say_separators(marked)
     if dry_run:
         _show_plan(gallery, unwanted, output)
         return

@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, given_values, make_command
-from crnr_cli.cli.console import print_json, say, shown_progress
+from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
 from crnr_cli.cli.options import PrintOptions
 from crnr_cli.cli.parsing import Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -32,6 +32,14 @@ def review(
         typer.Option(parser=Whole(), metavar="N", help="Show at most N answers, the most doubtful first."),
     ] = _LIMIT,
     images_from: options.ImagesFrom = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="FILE",
+            help="Read the features that `classify --cache` saved in this .h5 file.",
+        ),
+    ] = None,
     *,
     model: ModelOptions,
     output: PrintOptions,
@@ -47,7 +55,7 @@ def review(
     require_packages("report", "crnr review", "jinja2")
     from crnr_cli.report.review import write_review
 
-    query_options = QueryOptions(**model.to_fields())
+    query_options = QueryOptions(**model.to_fields(), cache=cache)
     with shown_progress(output.quiet) as progress:
         is_named = bool(given_values(context, ["gallery", "model_path"]))
         report = run(table, gallery, limit, query_options, is_named=is_named)
@@ -55,6 +63,7 @@ def review(
     if output.json:
         print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})
     if not output.quiet:
+        say_separators(table)
         for note in notes:
             say(f"note: {note}", style="yellow")
         say(f"wrote {path}; open it in a browser, review the answers, and save corrections.csv from there")

@@ -10,7 +10,7 @@ import typer
 
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import given_values, make_command, parameter_names
-from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
+from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say_some, shown_progress
 from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
@@ -110,6 +110,7 @@ def sort(
     elif sorting.dry_run:
         print_csv(["path", "target", "result", "reason"], report.rows)
     if not output.quiet:
+        say_separators(table)
         _say(report, folder, sorting.dry_run)
     error_handling.finish(len(report.left_out))
 

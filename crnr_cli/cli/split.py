@@ -11,7 +11,14 @@ import typer
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import given_values, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, ImageSourceOptions, PortableNames, PrintOptions
+from crnr_cli.cli.options import (
+    DryRun,
+    ErrorHandlingOptions,
+    ImageSourceOptions,
+    PortableNames,
+    PrintOptions,
+    require_sources,
+)
 from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, is_or_are
@@ -58,12 +65,6 @@ class Division:
 @make_command
 def split(
     context: typer.Context,
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...", help="Folders or images, or - to read a list of files from stdin."
-        ),
-    ],
     train: Annotated[
         str,
         typer.Option(metavar="DIR", help="Folder for the gallery; created if missing."),
@@ -74,6 +75,14 @@ def split(
         typer.Option(metavar="DIR", help="Folder for the test set; created if missing."),
         HiddenNames("queries"),
     ],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Folders or images, or - to read a list of files from stdin. With --labels, the default is "
+            "all files of the label table.",
+        ),
+    ] = None,
     *,
     division: Division,
     input: ImageSourceOptions,
@@ -109,7 +118,7 @@ def split(
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
-        report = run(sources, split_options, progress)
+        report = run(require_sources(context, sources, input.labels), split_options, progress)
     if output.json:
         print_json(_record(report, train, test, division.dry_run))
     elif division.dry_run:

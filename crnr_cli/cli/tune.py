@@ -25,7 +25,7 @@ from crnr_cli.cli.console import (
     shown_progress,
 )
 from crnr_cli.cli.gallery_report import Replaced
-from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
+from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD_LIST, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, TriedSteps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
@@ -84,7 +84,7 @@ _Plot = Annotated[
 @make_command(side_by_side=True)
 def tune(
     context: typer.Context,
-    sources: Sources,
+    sources: options.SourcesOrLabels = None,
     path: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Build this gallery with the best settings."),
@@ -122,6 +122,7 @@ def tune(
 
     Keeps the defaults if no other settings are clearly better.
     """
+    sources = options.require_sources(context, sources, input.labels)
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(

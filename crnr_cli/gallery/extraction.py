@@ -42,6 +42,7 @@ from crnr_cli.gallery.reading import (
 from crnr_cli.gallery.samples import (
     BATCH,
     LeftOut,
+    NothingUsableError,
     Reading,
     Report,
     content_hashes,
@@ -55,7 +56,7 @@ from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.journal import Identity, Journal, describe_differences
-from crnr_cli.sources.base import Source, Span
+from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.sources.formats.extracted import Origins
 from crnr_cli.sources.formats.hdf5 import close_files
 from crnr_cli.sources.images import Images
@@ -365,6 +366,10 @@ class CachedImages(Images):
     def _spellings(self) -> Spellings:
         return Spellings(self.cache.names, path_key)
 
+    def has_values(self, name: str, stamp: Stamp) -> bool:
+        """Return whether the cache contains the values of this image, and the image has not changed since."""
+        return (self._spellings.spell(name), stamp) in self._row_of
+
     def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
@@ -398,31 +403,71 @@ def read_through_cache(
     source: Source, reading: Reading, path: Path, progress: Progress, workers: Workers
 ) -> tuple[Source, Reading, list[Note]]:
     """Return the same images with values from the cache, how to read them, and notes for the user."""
+    images = _require_images(source, path)
+    seen = ImageSurvey(source, reading, progress, workers)
+    recipe, notes = new_recipe(source, reading.extractor, reading.steps, seen)
+    if reading.on_notes and notes:
+        reading.on_notes(notes)
+    found, more = _update_cache(path, images, recipe, reading, progress, workers)
+    return found, replace(reading, extractor=ExtractorOptions()), notes + more
+
+
+def read_queries_through_cache(
+    source: Source, recipe: Recipe, options: InputOptions, path: Path, progress: Progress, workers: Workers
+) -> tuple[Source, list[Note]]:
+    """Return the same images with values from the cache, for a gallery with this recipe, and notes."""
+    images = _require_images(source, path)
+    given = {name: getattr(options, name) for name in InputOptions.__dataclass_fields__}
+    reading = Reading(**given | {"max_failure_rate": 1.0})  # the command itself counts its failed queries
+    try:
+        return _update_cache(path, images, recipe, reading, progress, workers)
+    except NothingUsableError:  # the queries are answered by their errors
+        return source, []
+
+
+def split_by_cache(source: Images, recipe: Recipe, path: Path) -> tuple[Array, CachedImages, Images]:
+    """Return which images have values in the cache and are unchanged, these images, and the others."""
+    known = _open_cached(path, source, recipe)
+    is_known = np.array([known.has_values(file.path, file.stamp) for file in source.files], dtype=bool)
+    cached, others = (
+        [source.files[place] for place in np.flatnonzero(chosen).tolist()] for chosen in (is_known, ~is_known)
+    )
+    return is_known, replace(known, files=cached), replace(source, files=others)
+
+
+def _require_images(source: Source, path: Path) -> Images:
     require_ending(path)
     if not isinstance(source, Images):
         raise UsageError("--cache only applies to images; leave it out for feature files")
-    seen = ImageSurvey(source, reading, progress, workers)
-    recipe, notes = new_recipe(source, reading.extractor, reading.steps, seen)
+    return source
+
+
+def _update_cache(
+    path: Path, source: Images, recipe: Recipe, reading: Reading, progress: Progress, workers: Workers
+) -> tuple[CachedImages, list[Note]]:
+    """Add the images that the cache does not contain; return all with values from it, and notes."""
     recipe = recipe.without_steps()
-    if reading.on_notes and notes:
-        reading.on_notes(notes)
     with claimed_features(path) as claim:
         old = None
         if has_content(path):
             old = open_extracted_file(path)
             _refuse_another(old, recipe.extractor)
         report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
-        file = open_extracted_file(path)
-    errors = {left.name: left.error for left in report.left_out}
+        found = _open_cached(path, source, recipe)
+    return replace(found, errors={left.name: left.error for left in report.left_out}), report.notes
+
+
+def _open_cached(path: Path, source: Images, recipe: Recipe) -> CachedImages:
+    file = open_extracted_file(path)
+    _refuse_another(file, recipe.extractor)
     assert file.origins is not None
-    found = CachedImages(
+    return CachedImages(
         **vars(source),
         cache=file,
         origins=file.origins,
-        recipe=recipe.to_stored().attributes,
-        errors=errors,
+        recipe=recipe.without_steps().to_stored().attributes,
+        errors={},
     )
-    return found, replace(reading, extractor=ExtractorOptions()), notes + report.notes
 
 
 def _refuse_another(old: FeatureFile, wanted: Extractor | None) -> None:

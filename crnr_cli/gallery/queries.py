@@ -51,6 +51,7 @@ class QueryOptions(InputOptions):
     top: int | None = None
     format: str = "csv"  # of the output: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
+    cache: Path | None = None  # a feature file of the images, to read their features from
     find_copies: bool = False  # look for queries that are also in the gallery
 
 

@@ -217,12 +217,16 @@ def unusable_classes(source: Source, labels: Sequence[str]) -> list[Note]:
     ]
 
 
+class NothingUsableError(DataError):
+    """Not one sample of a source can be used."""
+
+
 def require_samples(samples: Sequence[object], left_out: Sequence[LeftOut]) -> None:
-    """Raise DataError if nothing can be used, with the first of the reasons."""
+    """Raise NothingUsableError if there are no samples, with the first of the reasons."""
     if not samples:
         others = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         first = f": {left_out[0]}{others}" if left_out else ""
-        raise DataError(f"no usable images or rows of features{first}")
+        raise NothingUsableError(f"no usable images or rows of features{first}")
 
 
 def _source_notes(source: Source, *, needs_labels: bool = True) -> list[Note]:

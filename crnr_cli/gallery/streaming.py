@@ -151,8 +151,8 @@ class _Stream:
                 return rows[order], target.map_rows()
             self._refuse_bad()
             if was_fitted:  # to samples that it reduces to nothing
-                name = next(left.name for left in self.left_out() if left.error.status == "zero_norm")
-                raise DataError(f"{name}: the vector is all zero; remove this example")
+                lost = next(row for row in rows.tolist() if row in self._errors)  # others failed before
+                raise DataError(f"{self._left_out(lost).name}: the vector is all zero; remove this example")
 
     def _batches(self) -> Generator[Batch]:
         spans = self._source.spans(self._reading.batch_size or max(1, _BLOCK // self._source.n_features))

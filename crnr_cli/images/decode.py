@@ -23,6 +23,12 @@ from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_
 
 # Recognised by content, not by name. EPS is excluded, because it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+# By the brands of their common container. The last two are for both, and AVIF names its own brand as well.
+_BRANDS = {
+    **dict.fromkeys((b"avif", b"avis"), "AVIF"),
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
+}
+_COMMON_BRANDS = (b"mif1", b"msf1")
 
 SMALL_FILE = 2**20  # bytes; a smaller file is read at once, because Pillow reads a few bytes at a time
 
@@ -30,6 +36,9 @@ SMALL_FILE = 2**20  # bytes; a smaller file is read at once, because Pillow read
 # side that are needed, and resizing does the rest: see benchmarks/README.md.
 _OVERSAMPLING = 2
 
+_LONGEST_BRANDS = 256  # bytes of the list of brands that are read
+_NESTED_BOXES = ((b"meta", 4), (b"iprp", 0), (b"ipco", 0))  # each in the one before, after some bytes
+_DATA_BOXES = (b"meta", b"mdat", b"moov")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
 # Tags of a TIFF.
@@ -95,11 +104,13 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
         with open(path, "rb") as on_disk:  # noqa: PTH123
             small = found.st_size <= SMALL_FILE and not request.header_only
             file = io.BytesIO(on_disk.read()) if small else on_disk
-            with Image.open(file, formats=FORMATS) as image:
-                width, height = image.size
-                if width * height > request.max_pixels:
-                    limit = f"the limit is {request.max_pixels} (--max-pixels)"
-                    raise SampleError("too_large", f"{width} x {height} pixels; {limit}")
+            container = _container(file)
+            if container:
+                _check_boxes(file, found.st_size, container, request.max_pixels)
+            with (
+                _open_container(file, container) if container else Image.open(file, formats=FORMATS) as image
+            ):
+                _check_size(*image.size, request.max_pixels)
                 if image.format == "PNG" and not request.header_only:
                     _check_png(file, found.st_size)
                 yield image
@@ -120,6 +131,81 @@ def _opened(path: str, request: PixelRequest) -> Iterator[Image.Image]:
         raise SampleError("decode_error", message) from e
 
 
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        limit = f"the limit is {max_pixels} (--max-pixels)"
+        raise SampleError("too_large", f"{width} x {height} pixels; {limit}")
+
+
+def _container(file: BinaryIO) -> str | None:
+    """Return HEIC or AVIF if the file has their container, by the first brand that tells them apart."""
+    head = file.read(_LONGEST_BRANDS)
+    file.seek(0)
+    if head[4:8] != b"ftyp":
+        return None
+    end = min(int.from_bytes(head[:4]), len(head))
+    brands = [head[8:12], *(head[at : at + 4] for at in range(16, end, 4))]
+    named = next((_BRANDS[brand] for brand in brands if brand in _BRANDS), None)
+    return named or ("HEIC" if brands[0] in _COMMON_BRANDS else None)
+
+
+def _check_boxes(file: BinaryIO, size: int, container: str, max_pixels: int) -> None:
+    """Check that the file is complete, and that no image in it is too large.
+
+    An image may be cut out of a larger one, or made of tiles, which have to be decoded first.
+    """
+    for kind, start, end in _boxes(file, 0, size):
+        if kind in _DATA_BOXES and end > size:
+            raise SampleError("truncated", f"the {container} ends before its last box")
+        if kind == b"ispe":
+            file.seek(start + 4)
+            width, height = struct.unpack(">II", file.read(8).ljust(8, b"\0"))
+            _check_size(width, height, max_pixels)
+    file.seek(0)
+
+
+def _boxes(file: BinaryIO, start: int, end: int, level: int = 0) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the kind of each box, where its content begins, and where it should end."""
+    outer, head = _NESTED_BOXES[level] if level < len(_NESTED_BOXES) else (None, 0)
+    while end - start >= 8:
+        file.seek(start)
+        length, kind = struct.unpack(">I4s", file.read(8).ljust(8, b"\0"))
+        content = start + 8
+        if length == 1:
+            length, content = int.from_bytes(file.read(8)), start + 16
+        after = start + length if length else end
+        if after < content:
+            return
+        yield kind, content, after
+        if kind == outer:
+            yield from _boxes(file, content + head, min(after, end), level + 1)
+        start = after
+
+
+def _open_container(file: BinaryIO, container: str) -> Image.Image:
+    """Open a HEIC or AVIF. The libraries for them are loaded when the first such file comes."""
+    if container == "AVIF":
+        from PIL import AvifImagePlugin
+
+        if not AvifImagePlugin.SUPPORTED:
+            raise SampleError(
+                "not_image", "AVIF needs a Pillow that was built with it, such as 11.3 or newer"
+            )
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # other decoders use the other cores
+        return AvifImagePlugin.AvifImageFile(file)
+    try:
+        from pillow_heif import HeifImageFile, options
+    except ImportError as e:
+        from crnr_cli.system.extras import describe_missing
+
+        raise SampleError("not_image", describe_missing("heic", "HEIC", "pillow_heif")) from e
+    options.DECODE_THREADS = 1
+    # Otherwise draft() would choose an embedded image, which may show something else.
+    options.THUMBNAILS = options.DEPTH_IMAGES = options.AUX_IMAGES = False
+    image: Image.Image = HeifImageFile(file)
+    return image
+
+
 def _check_png(file: BinaryIO, size: int) -> None:
     """Verify the checksums of a PNG's chunks; Pillow does not verify the chunks of pixel data."""
     position = file.tell()
@@ -137,7 +223,14 @@ def _check_png(file: BinaryIO, size: int) -> None:
 
 
 def _orientation(image: Image.Image) -> int:
+    """Return the orientation that is still to be applied."""
+    if image.format == "HEIF":  # libheif has applied the turns of the container, which count alone
+        return 1
     try:
+        if image.format == "AVIF":  # Pillow has put the turns of the container into the EXIF block
+            exif = Image.Exif()
+            exif.load(image.info.get("exif", b""))
+            return int(exif.get(_ORIENTATION_TAG, 1))
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # a broken EXIF block is no reason to reject the image
         return 1

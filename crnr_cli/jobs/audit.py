@@ -42,7 +42,7 @@ from crnr_cli.gallery.suspects import (
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count, is_or_are
 
@@ -152,7 +152,7 @@ def _open(
         gallery = load_gallery(Path(names[0]))
         refuse_mentioned(gallery.names)
         return (with_model_at(model, gallery, Path(names[0])) if model else gallery), [], []
-    read = read_samples(open_source(names, reading), reading, progress)
+    read = read_samples(open_examples(names, reading), reading, progress)
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
     in_order = read.take(order)
     gallery = FittedGallery(

@@ -19,7 +19,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Method, make_method
 from crnr_cli.progress import Progress, silent
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.wording import Note
@@ -47,7 +47,7 @@ def build(
     if reason := method.why_unavailable():
         raise CrnrError(reason)
     workers = workers or Here(DecoderPool(options.reading.jobs))
-    source = open_source(names, options.reading, lister=workers.lister)
+    source = open_examples(names, options.reading, workers.lister)
     refuse_other_ending(output)
     with replacing(output) as file:
         reading = options.reading

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.errors import UsageError, refuse_too_many
+from crnr_cli.gallery.extraction import read_queries_through_cache
 from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for_queries, open_queries
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
@@ -51,10 +52,23 @@ def classify(
         raise UsageError("--resume needs an output file; name it with --output")
     gallery = load_for_queries(options, gallery_path, progress)
     source = open_queries(names, gallery, options, workers.lister, gallery_path)
+    of_cache: list[Note] = []
+    if options.cache:
+        source, of_cache = read_queries_through_cache(
+            source, gallery.recipe, options, options.cache, progress, workers
+        )
+        workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
+    report = _write(output, run, workers, progress, resume=resume)
+    return replace(report, notes=[*of_cache, *report.notes])
+
+
+def _write(
+    output: Path | BinaryIO, run: Run, workers: Workers, progress: Progress, *, resume: bool
+) -> ClassifyReport:
     if not isinstance(output, Path):
         return _classify_to(_Direct(output), run, workers, progress)
-    if not is_replaceable(output) or options.format == "parquet":
+    if not is_replaceable(output) or run.options.format == "parquet":
         with replacing(output) as stream:
             return _classify_to(_Direct(stream), run, workers, progress)
     with resumable(output, run.identity(), resume=resume) as partial:

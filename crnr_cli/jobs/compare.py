@@ -31,7 +31,7 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
 from crnr_cli.sources.formats import Keys
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.wording import Note
 
 
@@ -213,14 +213,14 @@ def _read(
 ) -> tuple[ReadSamples, ReadSamples | None]:
     """Return the gallery as raw values to draw from, or as vectors, with the samples of a test source."""
     reading = options.reading
-    source = open_source(names, reading)
+    source = open_examples(names, reading)
     if options.test is None:
         if not 0 < options.holdout < 1:
             raise UsageError(f"--holdout must be between 0 and 1, not {options.holdout:g}")
         raw = read_raw(source, reading, progress)
         _refuse_one_class(raw)
         return raw, None
-    test_source = open_source(options.test, replace(reading, keys=options.test_keys))
+    test_source = open_examples(options.test, replace(reading, keys=options.test_keys))
     gallery = read_samples(source, reading, progress)
     _refuse_one_class(gallery)
     refuse_mismatch(test_source, gallery.recipe)

@@ -24,7 +24,7 @@ from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.base import Source
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.wording import Note, format_count, kind_in_words
 
@@ -47,7 +47,7 @@ def extract(
     require_ending(path)
     reading = options.reading
     workers = workers or Here(DecoderPool(reading.jobs))
-    source = open_source(names, reading, lister=workers.lister)
+    source = open_examples(names, reading, workers.lister)
     notes = [Note("source", text) for text in source.notes()]
     with claimed_features(path) as claim:
         old = None

@@ -25,6 +25,7 @@ class Taken:
     numbers: int  # per sample
     labels: str | None
     classes: int | None
+    names: str | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def inspect(path: Path) -> FileReport:
         numbers=int(numbers),
         labels=choice.labels_from,
         classes=None if choice.labels is None else len(set(choice.labels)),
+        names=choice.names_from,
     )
     notes = [Note("source", text) for text in choice.notes]
     if is_extracted:

@@ -42,13 +42,13 @@ from crnr_cli.models.catalog import (
     models_folder,
     read_origin,
 )
-from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.models.mobile_networks import make_model
 from crnr_cli.models.onnx_files import COMPANIONS
 from crnr_cli.models.torch_weights import read_weights
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
 from crnr_cli.sources.base import InputOptions
-from crnr_cli.system.extras import describe_missing, require_packages
+from crnr_cli.system.extras import describe_missing, describe_missing_alone, require_packages
 from crnr_cli.system.files import disk_errors, locked, replacing, sha256_of
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import DeclaredOutput, planned
@@ -131,7 +131,12 @@ def _find_in_package(model: KnownModel, weights: Weights) -> Path:
     """Return the file in the package, which is looked for, but not imported."""
     found = find_spec(weights.package)
     if found is None or found.origin is None:
-        missing = describe_missing("photos", f"crnr model get {model.name}", weights.package)
+        what = f"crnr model get {model.name}"
+        missing = (
+            describe_missing("photos", what, weights.package)
+            if weights.requirement is None
+            else describe_missing_alone(what, weights.requirement)
+        )
         raise CrnrError(f"{missing}; or give its file {Path(weights.member).name} with --weights")
     return Path(found.origin).parent / weights.member
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array, find_largest
+from crnr_cli.arrays import Array, Batch, find_largest
 from crnr_cli.errors import CrnrError, DataError, GalleryError
+from crnr_cli.gallery.extraction import split_by_cache
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
@@ -22,10 +23,11 @@ from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import CodingMethod
 from crnr_cli.methods.base import states_of_parts
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions
-from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.images import Images, is_unrelated
 from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.names import Spellings, stat_or_none
@@ -135,26 +137,54 @@ def find_supporters(
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
-    source = list_named_images(files)
+    parts = _divide_by_cache(list_named_images(files), gallery, options)
     try:
-        recipe = open_recipe(gallery.recipe, source, options)
+        opened = [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
     except CrnrError as e:  # the model is missing or has changed
         return Supporters(nothing, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
     spellings = Spellings(gallery.classes)
     found = nothing
-    spans = source.spans(queries_per_batch(gallery, recipe, options))
-    with closing(source.read_batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
-        for (start, _), read in zip(spans, batches, strict=True):
-            batch = recipe.vectors(recipe.raw(read), gallery.dtype)
-            queries = [start + row for row in batch.rows.tolist()]
+    done = 0
+    for part, recipe in opened:
+        for queries, vectors in _read_vectors(part, recipe, gallery, options):
             known = [[name for name in classes[query] if spellings.find(name)] for query in queries]
             places = [[place[spellings.spell(name)] for name in names] for names in known]
-            strong = find_strongest_samples(gallery, batch.values, places, _SAMPLES)
+            strong = find_strongest_samples(gallery, vectors.values, places, _SAMPLES)
             for query, names, samples in zip(queries, known, strong, strict=True):
                 found[query] = dict(zip(names, samples, strict=True))
-            progress("comparing", read.end, len(files))
+            done += len(vectors.names)
+            progress("comparing", done, len(files))
     return Supporters(found)
+
+
+class _Part(NamedTuple):
+    """Some of the queries: those with features in the cache, or those that have to be decoded."""
+
+    source: Images
+    queries: list[int]  # the number of each
+
+
+def _divide_by_cache(source: Images, gallery: FittedGallery, options: QueryOptions) -> list[_Part]:
+    if options.cache is None:
+        return [_Part(source, list(range(len(source))))]
+    is_cached, cached, others = split_by_cache(source, gallery.recipe, options.cache)
+    parts = [
+        _Part(cached, np.flatnonzero(is_cached).tolist()),
+        _Part(others, np.flatnonzero(~is_cached).tolist()),
+    ]
+    return [part for part in parts if part.queries]
+
+
+def _read_vectors(
+    part: _Part, recipe: OpenRecipe, gallery: FittedGallery, options: QueryOptions
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield batches of unit vectors, each with the numbers of the queries that have one."""
+    spans = part.source.spans(queries_per_batch(gallery, recipe, options))
+    with closing(part.source.read_batches(spans, recipe.request, DecoderPool(options.jobs))) as batches:
+        for (start, _), read in zip(spans, batches, strict=True):
+            batch = recipe.vectors(recipe.raw(read), gallery.dtype)
+            yield [part.queries[start + row] for row in batch.rows.tolist()], batch
 
 
 def limit_note(report: ReviewReport) -> str:

@@ -36,7 +36,7 @@ from crnr_cli.sorting.plan import SortEntry, is_in_place
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.compact_listing import ImageFile
 from crnr_cli.sources.images import Images, is_unrelated
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.sources.walk import is_system_file
 from crnr_cli.system.files import locked, sha256_of
 from crnr_cli.system.names import (
@@ -163,7 +163,7 @@ class _Step(NamedTuple):
 
 def split(names: Sequence[str], options: SplitOptions, progress: Progress = silent) -> SplitReport:
     """Divide the images of every class. The same command continues a stopped run."""
-    source = open_source(names, options)
+    source = open_examples(names, options)
     if not isinstance(source, Images):
         raise UsageError("split takes images only; for feature files, use `crnr compare --holdout 0.3`")
     _refuse_overlap(source, options)

@@ -31,7 +31,7 @@ from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
 from crnr_cli.recipe.steps import grid_of
 from crnr_cli.results.scores import wilson_interval
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once
 from crnr_cli.wording import Note, format_count
@@ -143,7 +143,7 @@ def tune(
     """Try all settings on the source alone; if an output is given, build a gallery with the best choice."""
     started = time.perf_counter()
     _methods(options.methods, options.neighbors or (0,))  # refuse invalid ones before anything is read
-    source = open_source(names, options.reading)
+    source = open_examples(names, options.reading)
     if output:
         refuse_other_ending(output)
     read = read_raw_by_all(source, options.reading, progress, options.grids())

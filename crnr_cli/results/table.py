@@ -14,12 +14,13 @@ from crnr_cli.arrays import take_columns, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
 from crnr_cli.results.probability import DECIMALS
-from crnr_cli.system.csv_file import refuse_separators, wrap_as_text
+from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head, wrap_as_text
 from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
+_NUMBERS = ("residual", "margin", "separation", "probability")
 _PROBABILITY = f"%.{DECIMALS}f"
 _MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
@@ -147,17 +148,19 @@ def listed_classes(columns: Iterable[str]) -> list[str]:
 
 
 def parse_predictions(file: TextIO, name: str) -> Predictions:
-    reader = csv.reader(file, strict=True)
+    separator, lines = split_head(file)
+    reader = csv.reader(lines, strict=True, delimiter=separator)
+    signs = DecimalSigns(name, separator)
     try:
         header = next(reader, [])
         missing = [column for column in ("truth", "label") if column not in header]
         if missing:
-            refuse_separators(header, name)
+            refuse_separators(header, name, separator)
             raise DataError(f"{name}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
-        rows = (_prediction(row, where, name, reader.line_num, len(header)) for row in reader if row)
+        rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
         return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
@@ -169,13 +172,18 @@ def _finite(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _prediction(row: list[str], where: dict[str, int], name: str, line: int, width: int) -> Prediction:
+def _prediction(
+    row: list[str], where: dict[str, int], name: str, line: int, width: int, signs: DecimalSigns
+) -> Prediction:
     if len(row) != width:
         raise DataError(
             f"{name}, line {line}: {format_count(len(row), 'field')}, but the header has {width}; "
             "is the file truncated?"
         )
     values = {column: row[index] or None for column, index in where.items()}
+    numeric = [column for column in _NUMBERS if values.get(column)]
+    points = signs.to_points([values[column] or "" for column in numeric], line)
+    values |= zip(numeric, points, strict=True)
     try:
         numbers = {name: _finite(values.get(name)) for name in ("residual", "margin", "separation")}
     except ValueError as e:

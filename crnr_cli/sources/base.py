@@ -134,6 +134,10 @@ class Source(ABC):
         """
         return self
 
+    def with_named_classes(self) -> Source:
+        """Return the same listing; if several class folders were named, their images get their classes."""
+        return self
+
     def folder_of_no_class(self) -> str | None:
         """Return a named folder of images only, like a class folder, that is not a known class."""
         return None

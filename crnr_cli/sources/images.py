@@ -23,11 +23,12 @@ from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.system.files import sha256_of
-from crnr_cli.system.names import Spellings, with_slashes
+from crnr_cli.system.names import Spellings, normalize_path, with_slashes
 from crnr_cli.wording import format_count
 
 _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
+    *(".avif", ".heic", ".heif", ".hif"),
 }
 _SEARCHED = 1000  # entries of a folder that are searched for a remedy
 _USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, next to others
@@ -137,15 +138,18 @@ class Images(Source):
     def check_classes(self, command: str) -> list[str]:
         if self.is_labelled or not self.named_folders:
             return []
-        if next((True for file in self.files if file.folders), False):
-            return _note_deeper_classes(self, command)
         flat = [
-            folder.path
+            folder
             for folder in self.named_folders
-            if any(is_named_like_image(self.files[i].path) for i in folder.loose)
+            if any(
+                not (file := self.files[i]).folders and is_named_like_image(file.path) for i in folder.loose
+            )
         ]
+        if next((True for file in self.files if file.folders), False):
+            _refuse_mixed(self.named_folders, flat, command)
+            return _note_deeper_classes(self, command)
         if flat:
-            raise DataError(_describe_flat(flat, command))
+            raise DataError(_describe_flat(flat[0].path, command))
         return []
 
     def require_labels(self) -> None:
@@ -172,6 +176,32 @@ class Images(Source):
             for i in folder.loose:
                 files[i] = files[i]._replace(folders=(label,))
         return replace(self, files=files) if files else self
+
+    def with_named_classes(self) -> Images:
+        """Return the same listing; several named folders of images are classes, as in `build train/*`.
+
+        Next to folders of classes, only a folder that is named after one of these classes is a class.
+        """
+        if self.is_labelled or len({normalize_path(folder.path) for folder in self.named_folders}) < 2:
+            return self
+        if any(folder.has_folders for folder in self.named_folders):
+            return self.with_classes(self.class_names())
+        named = self.with_classes([folder.name for folder in self.named_folders])
+        empty = [folder.name for folder in self.named_folders if not folder.loose]
+        return replace(
+            named, files=named._without_class_beside_folders(), empty_folders=self.empty_folders + empty
+        )
+
+    def _without_class_beside_folders(self) -> Sequence[ImageFile]:
+        """Return the files; named files next to the class folders have no class, as if all were listed."""
+        if sum(len(folder.loose) for folder in self.named_folders) == len(self.files):
+            return self.files
+        loose = {i for folder in self.named_folders for i in folder.loose}
+        above = {_folder_of(folder.path) for folder in self.named_folders}
+        return [
+            file if i in loose or _folder_of(file.path) not in above else file._replace(folders=())
+            for i, file in enumerate(self.files)
+        ]
 
     def folder_of_no_class(self) -> str | None:
         for folder in self.named_folders:
@@ -207,21 +237,40 @@ class Images(Source):
         return sizes
 
 
-def _describe_flat(folders: Sequence[str], command: str) -> str:
-    """Return what is wrong with folders of images without class folders: probably they are classes."""
-    first, *others = folders
-    above = with_slashes(os.path.dirname(os.path.abspath(first)))  # noqa: PTH100, PTH120
-    shown = with_slashes(os.path.relpath(above)) if not os.path.isabs(first) else above  # noqa: PTH117
-    wrong = f"{first}: contains images but no class folders"
-    if others:
-        also = format_count(len(others), "other folder")
-        wrong = f"{first} and {also}: contain images but no class folders"
-    are_together = len({os.path.dirname(os.path.abspath(folder)) for folder in folders}) == 1  # noqa: PTH100, PTH120
-    if not are_together or not (others or _has_folder_of_images(above, first)):
+def _describe_flat(folder: str, command: str) -> str:
+    """Return what is wrong with a folder of images without class folders: perhaps it is a class."""
+    wrong = f"{folder}: contains images but no class folders"
+    if not _has_folder_of_images(_folder_of(folder), folder):
         return f"{wrong}; put the images into one folder per class, or give their labels with --labels"
-    what = "these folders are classes" if others else f"{os.path.basename(os.path.abspath(first))} is a class"  # noqa: PTH100, PTH119
-    remedy = f"give the folder above, as in `crnr {command} {shlex.quote(shown)}`"
-    return f"{wrong}; if {what}, {remedy}; else put the images into one folder per class"
+    name = os.path.basename(os.path.abspath(folder))  # noqa: PTH100, PTH119
+    return (
+        f"{wrong}; if {name} is a class, {_name_folder_above(folder, command)}; else put the images into "
+        "one folder per class"
+    )
+
+
+def _refuse_mixed(named: Sequence[NamedFolder], flat: Sequence[NamedFolder], command: str) -> None:
+    """Refuse a folder of images next to folders of classes: is it a class, or are the others classes?"""
+    of_classes = next((folder.path for folder in named if folder.has_folders), None)
+    for folder in flat:
+        if of_classes is not None and not folder.has_folders:
+            wrong = (
+                f"{folder.path}: contains images, like a class folder, but {of_classes} contains folders, "
+                "like a folder of classes; give either class folders or folders of classes"
+            )
+            if _folder_of(folder.path) == _folder_of(of_classes):
+                wrong += f"; if both are classes, {_name_folder_above(folder.path, command)}"
+            raise DataError(wrong)
+
+
+def _folder_of(path: str) -> str:
+    return with_slashes(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
+
+
+def _name_folder_above(folder: str, command: str) -> str:
+    above = _folder_of(folder)
+    shown = above if os.path.isabs(folder) else with_slashes(os.path.relpath(above))  # noqa: PTH117
+    return f"give the folder above, as in `crnr {command} {shlex.quote(shown)}`"
 
 
 def _has_folder_of_images(folder: str, but: str) -> bool:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
-from crnr_cli.system.csv_file import opened_csv, refuse_separators, require_file, require_utf_8
+from crnr_cli.system.csv_file import (
+    note_separator,
+    opened_csv,
+    refuse_separators,
+    require_file,
+    require_utf_8,
+)
 from crnr_cli.system.names import class_key, normalize_path
 
 _PATH, _LABEL = "path", "label"  # the names of the columns by default
@@ -26,20 +32,30 @@ class LabelOptions:
     def read(self) -> Labels:
         require_file(self.path, "give a label table with --labels")
         found: dict[str, LabelRow] = {}
-        with opened_csv(self.path, "\t" if self.path.suffix == ".tsv" else ",") as reader:
+        with opened_csv(self.path, "\t" if self._is_tsv else ",") as reader:
             header = next(iter(reader), [])
-            where = [self._column(header, self.path_column, _PATH, "--path-column")]
-            where.append(self._column(header, self.label_column, _LABEL, "--label-column"))
+            separator = reader.dialect.delimiter
+            where = [self._column(header, separator, self.path_column, _PATH, "--path-column")]
+            where.append(self._column(header, separator, self.label_column, _LABEL, "--label-column"))
             for row in filter(None, reader):
                 if len(row) <= max(where):
                     raise DataError(f"{self._line(reader.line_num)}: the row is too short; is it complete?")
+                if separator == ";" and len(row) != len(header):
+                    raise DataError(
+                        f"{self._line(reader.line_num)}: {len(row)} fields between semicolons, but the first "
+                        f"line has {len(header)}; put fields that contain a semicolon into quotes"
+                    )
                 self._add(found, row[where[0]], row[where[1]], reader.line_num)
-        return Labels(self.path, found)
+        return Labels(self.path, found, note_separator(self.path, separator if not self._is_tsv else ","))
 
-    def _column(self, header: list[str], chosen: str | None, usual: str, option: str) -> int:
+    @property
+    def _is_tsv(self) -> bool:
+        return self.path.suffix == ".tsv"
+
+    def _column(self, header: list[str], separator: str, chosen: str | None, usual: str, option: str) -> int:
         name = usual if chosen is None else chosen
         if name not in header:
-            refuse_separators(header, self.path)
+            refuse_separators(header, self.path, separator)
             shown = ", ".join(header) or "none"
             raise DataError(
                 f"{self.path}: no column {name}, only {shown}; choose the right one with {option}"
@@ -52,14 +68,21 @@ class LabelOptions:
         if "\0" in path:
             raise DataError(f"{self._line(line)}: the path contains NUL")
         require_utf_8(label, self._line(line), "the label")
-        root = self.path.parent if self.root is None else self.root
-        place = normalize_path(os.path.join(root, path))  # noqa: PTH118, as there may be millions
+        place = normalize_path(self._place(path))
         other = found.setdefault(place, LabelRow(path, label, line))
         if class_key(other.label) != class_key(label):
             raise DataError(
                 f"{self._line(line)}: {path} has the label {label!r} here, and {other.label!r} in line "
                 f"{other.line}"
             )
+
+    def place_of(self, row: LabelRow) -> str:
+        """Return the path of a row's file, relative to the current folder like the table."""
+        return str(Path(self._place(row.path)))
+
+    def _place(self, path: str) -> str:
+        root = self.path.parent if self.root is None else self.root
+        return os.path.join(root, path)  # noqa: PTH118, as there may be millions
 
     def _line(self, number: int) -> str:
         return f"{self.path}, line {number}"
@@ -76,6 +99,7 @@ class LabelRow:
 class Labels:
     table: Path
     by_place: Mapping[str, LabelRow]
+    notes: Sequence[str] = ()
 
     def label_of(self, path: str) -> str | None:
         """Return the label; None if the table does not have the file, or no label for it."""

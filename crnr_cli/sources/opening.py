@@ -13,14 +13,15 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.images import Images
-from crnr_cli.sources.label_table import LabelOptions
+from crnr_cli.sources.label_table import LabelOptions, Labels
 from crnr_cli.sources.tables import open_tables
-from crnr_cli.sources.walk import Lister, list_images
+from crnr_cli.sources.walk import Lister, list_images, list_named_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
 from crnr_cli.wording import format_count, is_or_are
 
 _SHOWN = 3  # paths
+_ROOT = "use --root to give the folder that its paths are relative to"
 
 
 def apply_label_table(source: Source, options: LabelOptions) -> Source:
@@ -30,22 +31,37 @@ def apply_label_table(source: Source, options: LabelOptions) -> Source:
             f"--labels applies to images, but {next(source.listing())[0]} is a feature file; choose its "
             "labels with --labels-key"
         )
+    return _with_labels(source, options.read())
+
+
+def _list_labelled_images(options: LabelOptions) -> Source:
+    """Return the images that a label table names; there must be at least one."""
     labels = options.read()
+    source = list_named_images([options.place_of(row) for row in labels.by_place.values()])
+    if not source.files:
+        raise DataError(f"{labels.table}: has no rows; name a path and a label in each row")
+    if all(file.error is not None and file.error.status == "vanished" for file in source.files):
+        raise DataError(
+            f"{labels.table}: none of its {format_count(len(source), 'file')} exists; "
+            f"{_where_looked_for(source.files[0].path)}; {_ROOT}"
+        )
+    return _with_labels(source, labels)
+
+
+def _with_labels(source: Images, labels: Labels) -> Source:
     found = [labels.label_of(file.path) for file in source.files]
     if not any(found):
         example = next(iter(labels.by_place), None)
-        looked_for = f"; the first one was looked for at {example}" if example else ""
-        if example and "\\" in example and os.sep == "/":
-            looked_for += ", with backslashes as on Windows; replace them by slashes"
+        looked_for = f"; {_where_looked_for(example)}" if example else ""
         raise DataError(
             f"{labels.table}: has a label for none of the {format_count(len(source), 'file')}{looked_for}; "
-            "use --root to give the folder that its paths are relative to"
+            f"{_ROOT}"
         )
     files = [
         file._replace(folders=(label,) if label else ())
         for file, label in zip(source.files, found, strict=True)
     ]
-    notes = []
+    notes = list(labels.notes)
     if missing := labels.missing({normalize_path(file.path) for file in source.files}):
         shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
         count = format_count(len(missing), "file")
@@ -55,13 +71,19 @@ def apply_label_table(source: Source, options: LabelOptions) -> Source:
     )
 
 
+def _where_looked_for(example: str) -> str:
+    hint = ", with backslashes as on Windows; replace them by slashes"
+    return f"the first one was looked for at {example}" + (hint if "\\" in example and os.sep == "/" else "")
+
+
 def open_source(
     names: Sequence[str], options: InputOptions, *, allow_missing: bool = False, lister: Lister | None = None
 ) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
     With `allow_missing`, missing images are listed too, as with a list on stdin, unless nothing else was
-    named. The `lister` lists the subfolders of named folders; None: this process.
+    named. The `lister` lists the subfolders of named folders; None: this process. Without names, list the
+    files of the label table.
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
@@ -80,17 +102,21 @@ def open_source(
     if options.keys != Keys() and not tables:
         raise UsageError(
             "--features-key, --labels-key and --samples-axis apply to feature files, but "
-            f"{names[0]} is not a feature file; leave them out"
+            f"{names[0] if names else 'the label table'} is not a feature file; leave them out"
         )
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
             refuse_inside(path)
     refuse_inputs(tables)  # before they are opened
-    source: Source = (
-        open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
-    )
-    if options.labels is not None:
-        source = apply_label_table(source, options.labels)
+    source: Source
+    if options.labels is not None and not names:
+        source = _list_labelled_images(options.labels)
+    else:
+        source = (
+            open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
+        )
+        if options.labels is not None:
+            source = apply_label_table(source, options.labels)
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source):
@@ -100,6 +126,11 @@ def open_source(
             raise DataError(f"{', '.join(names)}: contain no images or feature files")
         raise DataError(f"{names[0]}: contains no images or feature files")
     return source
+
+
+def open_examples(names: Sequence[str], options: InputOptions, lister: Lister | None = None) -> Source:
+    """List all examples in these files and folders; several named folders of images are classes."""
+    return open_source(names, options, lister=lister).with_named_classes()
 
 
 def _expand_pattern(name: str) -> list[str]:

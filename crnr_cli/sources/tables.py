@@ -51,8 +51,8 @@ class FeatureFile:
         require_room(path, len(values), _BYTES_PER_NAME, "rows")
         stored = with_slashes(str(path))
         names = [f"{stored}#{row}" for row in range(len(values))]
-        if "paths" in arrays and arrays["paths"].shape == (len(values),):
-            names = read_texts(path, arrays["paths"])
+        if found.names_from is not None:
+            names = read_texts(path, arrays[found.names_from])
         # The description belongs to the default dataset only.
         recipe = reader.recipe(path) if reader.recipe and found.features == "features" else None
         origins = None if recipe is None else Origins.read(path, arrays, recipe, len(values))

@@ -159,18 +159,18 @@ class _Walk:
             return
         self._followed |= found.followed
         self._listing.add(found)
-        for (_, name), count in zip(group, found.counts, strict=True):
-            self._count(name, count)
+        for (path, name), count in zip(group, found.counts, strict=True):
+            self._count(path, name, count)
 
     def _descend(self, path: str, name: str) -> None:
         before = len(self._listing)
         _descend(path, name, os.path.realpath(self._root), self._followed, self._listing)
-        self._count(name, len(self._listing) - before)
+        self._count(path, name, len(self._listing) - before)
 
-    def _count(self, name: str, files: int) -> None:
+    def _count(self, path: str, name: str, files: int) -> None:
         if files:
             self.named.has_folders = True
-        else:
+        elif not _is_circle(path, {os.path.realpath(self._root)}):
             self._listing.empty.append(name)
 
     def _add_loose(self, path: str) -> None:
@@ -221,16 +221,25 @@ def _descend(path: str, name: str, root: str, followed: set[str], listing: _List
 
 def _real_path_if_new(path: str, real: str, above: set[str], followed: set[str]) -> str | None:
     """Return the path of a folder without links, or None if its files are listed elsewhere."""
-    is_link = os.path.islink(path)  # noqa: PTH114
-    if is_link:
-        real = os.path.realpath(path)
-    if real in above:  # a link to a folder above
+    if not os.path.islink(path):  # noqa: PTH114
+        return None if real in above else real
+    real = os.path.realpath(path)
+    # Each link target is followed once: links between folders can be endless.
+    if _is_circle(path, above) or real in followed:
         return None
-    if is_link:
-        if real in followed:  # each link target is followed once: links between folders can be endless
-            return None
-        followed.add(real)
+    followed.add(real)
     return real
+
+
+def _is_circle(path: str, above: set[str]) -> bool:
+    """Return whether a path is a link to a folder that contains one of the folders `above` the link.
+
+    The files of such a folder are no class: the link leads out of a class folder to all other classes.
+    """
+    if not os.path.islink(path):  # noqa: PTH114
+        return False
+    target = os.path.join(os.path.realpath(path), "")  # noqa: PTH118
+    return any(os.path.join(folder, "").startswith(target) for folder in above)  # noqa: PTH118
 
 
 def is_system_file(name: str) -> bool:

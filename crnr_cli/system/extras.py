@@ -14,7 +14,7 @@ from crnr_cli.errors import CrnrError
 
 _DISTRIBUTION = "crnr-cli"
 # The names of packages to install, by the modules that have other names.
-_PACKAGES = {"sklearn": "scikit-learn"}
+_PACKAGES = {"sklearn": "scikit-learn", "pillow_heif": "pillow-heif"}
 # The tools that keep a program in an environment of its own, by a file that they leave there.
 _TOOLS = {"uv-receipt.toml": "uv tool install --force", "pipx_metadata.json": "pipx install --force"}
 
@@ -35,6 +35,12 @@ def describe_missing(extra: str, what: str, *packages: str) -> str:
     """Return the one message about packages of an extra that are not installed, with the remedy."""
     names = " and ".join(_PACKAGES.get(package, package) for package in packages)
     return f"{what} needs {names}; install with: {command_for_extra(extra)}"
+
+
+def describe_missing_alone(what: str, requirement: str) -> str:
+    """Return the message about a package that no extra can install, because of what it requires itself."""
+    name = requirement.partition("==")[0]
+    return f"{what} needs {name}; install with: {_pip_install()} --no-deps {requirement}"
 
 
 def command_for_extra(extra: str) -> str:

@@ -29,6 +29,8 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
     (here / "empty").mkdir()
     (here / "alone" / "flat").mkdir(parents=True)
     draw_image(0, 0).save(here / "alone" / "flat" / "0.png")
+    make_images(here / "nested", ["bird"])
+    make_images(here / "nested" / "cow", ["calves", "herds"])
     assert crnr("build", "features.npz", "-o", "of_features.h5", "-q").exit == 0
     assert crnr("classify", "queries", "-o", "out.csv", "-q").exit == 0
     return crnr
@@ -61,17 +63,30 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             f"`crnr tune gallery`; else {PLACED}",
         ),
         (
-            "build gallery/cat gallery/dog gallery/owl",
+            "build gallery/cat gallery/cat/",
             1,
-            "gallery/cat and 2 other folders: contain images but no class folders; if these folders are "
-            "classes, "
-            f"give the folder above, as in `crnr build gallery`; else {PLACED}",
+            "gallery/cat: contains images but no class folders; if cat is a class, give the folder above, "
+            "as in "
+            f"`crnr build gallery`; else {PLACED}",
         ),
         (
-            "build gallery/cat alone/flat",
+            "build gallery alone/flat",
             1,
-            "gallery/cat and 1 other folder: contain images but no class folders; "
-            f"{PLACED}, or give their labels with --labels",
+            "alone/flat: contains images, like a class folder, but gallery contains folders, like a folder "
+            "of classes; give either class folders or folders of classes",
+        ),
+        (
+            "tune gallery/cat gallery/dog nested/bird nested/cow",
+            1,
+            "gallery/cat: contains images, like a class folder, but nested/cow contains folders, like a "
+            "folder of classes; give either class folders or folders of classes",
+        ),
+        (
+            "build nested/bird nested/cow",
+            1,
+            "nested/bird: contains images, like a class folder, but nested/cow contains folders, like a "
+            "folder of classes; give either class folders or folders of classes; if both are classes, give "
+            "the folder above, as in `crnr build nested`",
         ),
         ("build empty", 1, "empty: contains no images or feature files"),
         ("classify empty", 1, "empty: contains no images or feature files"),

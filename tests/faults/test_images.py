@@ -122,18 +122,20 @@ def test_decompression_bomb(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(15, "Unsupported formats, such as EPS, which would run Ghostscript")
 def test_unsupported_formats(case: Case, queries: Path) -> None:
-    """Only JPEG, PNG, GIF, BMP, TIFF, WebP, PPM and PGM are decoded; the content decides, not the name."""
+    """Only JPEG, PNG, GIF, BMP, TIFF, WebP, AVIF, HEIC, PPM and PGM are decoded; the content decides, not the
+    name.
+    """
     draw_image(0, 1).convert("RGB").save(queries / "a.eps")
     draw_image(0, 1).convert("RGB").save(queries / "b.jpg", "EPS")
     draw_image(0, 1).save(queries / "c.png", "TGA")
-    suffixes = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
+    suffixes = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm", "heic", "avif")
     for suffix in suffixes:
         draw_image(0, 1).save(queries / f"fine.{suffix}")
     case.run(
         CLASSIFY,
         exit=3,
         err=[
-            labelled(8, 11),
+            labelled(10, 13),
             "failed: queries/a.eps: not_image, not an image in a supported format",
             "failed: queries/b.jpg: not_image, not an image in a supported format",
             "failed: queries/c.png: not_image, not an image in a supported format",

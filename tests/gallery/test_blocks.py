@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -189,3 +190,36 @@ def test_stamps_are_pairs() -> None:
     assert column[-1].mtime_ns == 20
     with pytest.raises(ValueError, match="different sizes"):
         LazyStamps(np.array([1, 2]), np.array([10]))
+
+
+def test_arrays_larger_than_a_block_have_checksums_of_blocks() -> None:
+    arrays = {name: np.zeros(size, np.uint8) for name, size in (("a/small", BLOCK), ("a/large", BLOCK + 1))}
+    content = hdf5_contents.HDF5Contents(arrays, {"/": {"version": 4}}).with_blocks()
+    assert set(content.blocks) == {"a/large"}
+    assert set(content.all_arrays()) == {"a/small", "a/large", "blocks/a.large"}
+    assert not content.has_damaged_blocks()
+    wider = replace(content, blocks={"a/large": content.blocks["a/large"].astype(np.int64)})
+    assert wider.has_damaged_blocks()
+    assert not replace(content, attributes={"/": {"version": 3}}).has_blocks
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(None, True), (0, False), (4, False), (5, True)])
+def test_an_array_outside_of_the_file_is_not_mapped(
+    tmp_path: Path, offset: int | None, is_refused: bool
+) -> None:
+    (tmp_path / "x").write_bytes(bytes(range(12)))
+    dataset = SimpleNamespace(
+        id=SimpleNamespace(get_offset=lambda: offset),
+        nbytes=8,
+        name="/a/b",
+        dtype=np.dtype(np.uint8),
+        shape=(4, 2),
+    )
+    if is_refused:
+        with pytest.raises(GalleryError, match=r"^a/b lies outside of the file$"):
+            hdf5_contents._map_array(tmp_path / "x", dataset)
+        return
+    assert offset is not None
+    found = hdf5_contents._map_array(tmp_path / "x", dataset)
+    assert found.ravel().tolist() == list(range(offset, offset + 8))
+    assert not found.flags.writeable

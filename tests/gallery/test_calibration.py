@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crnr_cli.errors import DataError, GalleryError
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.methods import Samples
+from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.results.decision import standout
 from crnr_cli.results.probability import Calibrated
@@ -74,6 +74,23 @@ def test_the_threshold_is_the_value_of_that_rank() -> None:
     assert calibration.min_standout(0.049) == 0  # too few values to promise less: nothing is rejected
     assert calibration.min_standout(0.5) == 0.1
     assert calibration.min_standout(1) == 0.19
+
+
+def test_only_the_perfect_separations_of_crc_are_outdated() -> None:
+    crc, crnr = make_method("crc", {}), make_method("crnr", {})
+    perfect, rounded, finite = (
+        Calibration(np.array([0.5, last]), "x") for last in (1.0, 1 - 0.5e-12, 1 - 1.5e-12)
+    )
+    assert [one.is_outdated(crc) for one in (perfect, rounded, finite)] == [True, True, False]
+    assert not Calibration(np.array([1.0, 0.5]), "x").is_outdated(crc)  # the largest is the last
+    assert not perfect.is_outdated(crnr)
+
+
+def test_the_rule_has_all_digits_of_the_threshold() -> None:
+    calibration = Calibration(np.arange(1, 20) / 30, "x")
+    rule = "separation below {}; expected false rejections: 5%"
+    assert calibration.describe_rule(0.05, "float32") == rule.format(f"{np.float32(1 / 30):.9g}")
+    assert calibration.describe_rule(0.05, "float64") == rule.format(repr(1 / 30))
 
 
 def test_standing_out_is_measured_against_the_mean_of_the_others() -> None:

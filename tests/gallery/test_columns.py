@@ -109,3 +109,35 @@ def test_stamps_of_another_type_become_int64() -> None:
     sizes, times = to_numbers(LazyStamps(np.array([1, 2], ">i4"), np.array([3, 4], ">i8")))
     assert sizes.dtype == times.dtype == np.dtype(np.int64)
     assert (sizes.tolist(), times.tolist()) == ([1, 2], [3, 4])
+
+
+def test_columns_are_read_like_lists() -> None:
+    names = [f"{i}" for i in range(20_001)]
+    column = LazyTexts(np.array(names, dtype=bytes))
+    assert (column[0], column[-1], column[20_000], column[7]) == ("0", "20000", "20000", "7")
+    assert column[3:6] == ["3", "4", "5"]
+    assert list(column) == names
+    assert column == names
+    assert column != names[:-1]
+    assert column != names[::-1]
+    assert column != 20_001
+    for place in (20_001, -20_002):
+        with pytest.raises(IndexError):
+            column[place]
+    assert np.asarray(column) is column.stored
+    for wrong in (np.array([["a"]], dtype=bytes), np.array(["a"]), np.array([1])):
+        with pytest.raises(ValueError, match=r"^the names are not text$"):
+            LazyTexts(wrong)
+    for sizes, times in (
+        (np.zeros(2), np.zeros(3)),
+        (np.zeros((2, 1)), np.zeros(2)),
+        (np.zeros(2), np.zeros((2, 1))),
+    ):
+        with pytest.raises(ValueError, match=r"^the arrays have different sizes$"):
+            LazyStamps(sizes, times)
+
+
+def test_empty_texts_are_one_byte_wide() -> None:
+    assert to_bytes(LazyTexts(np.array([b"", b""], dtype="S5"))).dtype == np.dtype("S1")
+    assert to_bytes(LazyTexts(np.array([b"abc", b""], dtype="S5"))).dtype == np.dtype("S3")
+    assert to_bytes(LazyTexts(np.array([b"\0\0c", b""], dtype="S3"))).tolist() == [b"\0\0c", b""]

@@ -97,3 +97,36 @@ def test_groups_are_the_connected_components_of_scipy(pairs: list[tuple[int, int
 
 def test_exact_copies_have_the_same_hash() -> None:
     assert find_exact_copies(["a", "b", "a", "c", "b", "a"]) == [[0, 2, 5], [1, 4]]
+
+
+def test_cosines_just_above_and_below_the_limit() -> None:
+    """Without images, the cosine of a pair must be 0.995; candidates are compared exactly once."""
+    angle = np.arccos([0.9951, 0.9949])
+    rows = np.zeros((4, 4))
+    rows[0, 0] = rows[2, 2] = 1
+    rows[1, :2] = np.cos(angle[0]), np.sin(angle[0])
+    rows[3, 2:] = np.cos(angle[1]), np.sin(angle[1])
+    seen: list[tuple[str, int, int]] = []
+    found = find_near_pairs(Looks.of(rows), progress=lambda *step: seen.append(step))
+    assert found.tolist() == [[0, 1]]
+    assert seen == [("looking for duplicates", 4, 4)]
+    assert find_near_pairs(Looks.of(rows[:1]), Looks.of(rows[1:])).tolist() == [[0, 0]]
+
+
+def test_pairs_with_one_image_are_compared_by_their_vectors() -> None:
+    images = np.array([np.asarray(photo(seed).resize((32, 32))) for seed in (0, 1)])
+    rows = np.array([[1.0, 0], [1.0, 0], [0, 1.0], [0, 1.0]])
+    # The first two have different images but equal vectors; of the others, none or one has an image.
+    assert find_near_pairs(Looks.of(rows, images, np.array([0, 1]))).tolist() == [[2, 3]]
+    assert find_near_pairs(Looks.of(rows, images, np.array([0, 2]))).tolist() == [[0, 1], [2, 3]]
+
+
+def test_images_that_look_the_same_are_found_whatever_their_vectors() -> None:
+    """By their hashes: the vectors of all six are as different as can be."""
+    images = [photo(seed) for seed in range(3)]
+    images += [recompressed(image) for image in images]
+    small = looks(images).images
+    assert find_near_pairs(Looks.of(np.eye(6), small, np.arange(6))).tolist() == [[0, 3], [1, 4], [2, 5]]
+    left = Looks.of(np.eye(9)[:6], small[:3], np.array([0, 2, 4]))
+    right = Looks.of(np.eye(9)[6:], small[3:], np.arange(3))
+    assert find_near_pairs(left, right).tolist() == [[0, 0], [2, 1], [4, 2]]

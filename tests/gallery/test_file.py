@@ -11,9 +11,15 @@ import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.errors import DataError, GalleryError, UsageError
 from crnr_cli.gallery import file as file_format
-from crnr_cli.gallery.file import load_gallery, save_gallery
+from crnr_cli.gallery.file import (
+    GallerySummary,
+    load_gallery,
+    refuse_other_ending,
+    save_gallery,
+    stored_names,
+)
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable, describe
 from crnr_cli.gallery.hdf5_output import to_attributes
 from crnr_cli.methods import Samples, make_method
@@ -205,3 +211,111 @@ def test_a_gallery_that_gives_no_answer_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="crnr gives no finite residuals in float32 with mu"):
         save_gallery(broken, tmp_path / "g.h5")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_parameters_that_give_no_answer_are_named(tmp_path: Path) -> None:
+    good = small_gallery()
+    broken = replace(good, state=good.state | {"H": np.full_like(good.state["H"], np.nan)})
+    with pytest.raises(UsageError) as refused:
+        save_gallery(broken, tmp_path / "g.h5")
+    given = ", ".join(f"{name} {value}" for name, value in good.method.parameters.items())
+    assert str(refused.value) == (
+        f"method crnr gives no finite residuals in float32 with {given}; choose less extreme parameters, or "
+        "float64"
+    )
+
+
+def test_a_summary_has_the_settings_of_the_method_and_the_pipeline(path: Path) -> None:
+    """Not what describes the file itself."""
+    with h5py.File(path) as file:
+        expected = {**file.attrs, **file["recipe"].attrs}
+    for name in ("format", "version", "crnr_version", "sha256"):
+        del expected[name]
+    plain = {
+        name: value.decode() if isinstance(value, bytes) else value.item() for name, value in expected.items()
+    }
+    read, made = GallerySummary.read(path), GallerySummary.of(small_gallery())
+    for summary in (read, made):
+        assert (summary.n_classes, list(summary.names)) == (3, list(small_gallery().names))
+        assert summary.settings == plain | {"power": 1.0}  # not stored if it is off
+    assert plain["method"] == "crnr"
+    assert (plain["kind"], plain["n_inputs"], plain["lam"]) == ("features", 7, 0.1)
+
+
+def test_the_names_in_a_gallery_are_listed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stored_names(path, "classes") == NAMES
+    assert stored_names(path, "samples") == list(small_gallery().names)
+    with h5py.File(path) as file:
+        size = file["samples/names"].nbytes
+    monkeypatch.setattr(file_format, "_MAX_BYTES", size)
+    assert len(stored_names(path, "samples")) == 9
+    monkeypatch.setattr(file_format, "_MAX_BYTES", size - 1)
+    assert stored_names(path, "samples") == []
+    assert stored_names(tmp_path / "none.h5", "classes") == []
+    for number, wrong in enumerate([[1, 2], [[b"a"], [b"b"]]]):
+        with h5py.File(tmp_path / f"{number}.h5", "w") as file:
+            file["classes/names"] = wrong
+        assert stored_names(tmp_path / f"{number}.h5", "classes") == []
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        *("csv", "txt", "jsonl", "npy", "npz", "mat", "parquet", "html", "png", "jpg", "jpeg"),
+        *("CSV", "Npz"),
+    ],
+)
+def test_a_gallery_is_not_named_like_another_file(ending: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        refuse_other_ending(Path(f"g.{ending}"))
+    assert str(refused.value) == (f"g.{ending}: a gallery is an HDF5 file; give it a name that ends in .h5")
+    refuse_other_ending(Path(f"{ending}.h5"))
+
+
+def test_messages_on_galleries_that_cannot_be_loaded(path: Path, tmp_path: Path) -> None:
+    def message(place: Path) -> str:
+        with pytest.raises(GalleryError) as refused:
+            load_gallery(place)
+        return str(refused.value).replace(f"{tmp_path}/", "")
+
+    assert message(tmp_path / "n.h5") == "n.h5: no such gallery; create it with `crnr build FOLDER -o n.h5`"
+    (tmp_path / "f.h5").mkdir()
+    assert message(tmp_path / "f.h5") == "f.h5: not a regular file; give a gallery that `crnr build` wrote"
+    with h5py.File(path, "r+") as file:
+        file.attrs["lam"] = 0.2
+    assert message(path) == "g.h5: damaged (the checksum does not match); restore it or build it again"
+
+
+def test_classes_of_one_name_are_not_written(tmp_path: Path) -> None:
+    good = small_gallery()
+    with pytest.raises(DataError) as refused:
+        save_gallery(replace(good, classes=["a", "a\0", "b"]), tmp_path / "g.h5")
+    assert str(refused.value) == (
+        "two classes would have the same name in the gallery; give them different names"
+    )
+
+
+@pytest.mark.parametrize("code", ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+def test_types_of_labels_are_stored_as_numpy_names_them(path: Path, code: str) -> None:
+    name = np.dtype(code).name
+    save_gallery(replace(small_gallery(), label_type=name), path)
+    assert load_gallery(path).label_type == name
+    with h5py.File(path) as file:
+        assert file.attrs["label_type"] == name.encode()
+
+
+def test_labels_of_another_type_are_refused(path: Path) -> None:
+    save_gallery(replace(small_gallery(), label_type="complex64"), path)
+    with pytest.raises(GalleryError) as refused:
+        load_gallery(path)
+    assert str(refused.value) == (
+        f"{path}: not a consistent gallery (the labels are of an unknown type, complex64); build it again"
+    )
+
+
+def test_labels_that_are_text_have_no_type(path: Path) -> None:
+    with h5py.File(path) as file:
+        assert "label_type" not in file.attrs
+    assert load_gallery(path).label_type == ""

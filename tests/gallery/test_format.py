@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
-from crnr_cli.errors import GalleryError
+from crnr_cli import __version__
+from crnr_cli.errors import CrnrError, GalleryError
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.hdf5_contents import is_gallery, read_content
+from crnr_cli.system import memory
 from helpers.paths import DATA
 from helpers.runner import Runner, read_rows
 from helpers.samples import make_features, make_images
@@ -146,8 +151,6 @@ def test_stamps_may_be_absent(crnr: Runner) -> None:
 
 def rehash(path: Path) -> None:
     """Give an altered gallery the right checksum, as an attacker would."""
-    from crnr_cli.gallery.hdf5_contents import read_content
-
     content = read_content(path)
     with h5py.File(path, "r+") as file:
         file.attrs["sha256"] = np.bytes_(content.compute_sha256())
@@ -252,3 +255,115 @@ def test_more_data_than_the_file_holds_is_refused(crnr: Runner) -> None:
         GalleryError, match=r"^gallery.h5: state/extra declares more data than the file contains"
     ):
         load_gallery(Path("gallery.h5"))
+
+
+@pytest.mark.parametrize(
+    ("alteration", "reason"),
+    [
+        ("a class twice", "two classes have the same name"),
+        ("negative classes", "examples and classes do not match"),
+        ("names that are numbers", "the names are not text"),
+        ("stamps of another length", "the arrays have different sizes"),
+        ("sizes that differ", "the arrays have different sizes"),
+        ("vectors that are not finite", "the stored state gives no residuals"),
+    ],
+)
+def test_the_reason_why_a_gallery_is_inconsistent(crnr: Runner, alteration: str, reason: str) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "--factor", "dense")
+    with h5py.File("gallery.h5", "r+") as file:
+        ALTERATIONS[alteration](file)
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError) as refused:
+        load_gallery(Path("gallery.h5"))
+    assert str(refused.value) == f"gallery.h5: not a consistent gallery ({reason}); build it again"
+
+
+@pytest.mark.parametrize("name", ["names", "sha256"])
+def test_columns_of_another_length_are_refused(crnr: Runner, name: str) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz")
+    with h5py.File("gallery.h5", "r+") as file:
+        shorter = file[f"samples/{name}"][:-1]
+        del file[f"samples/{name}"]
+        file[f"samples/{name}"] = shorter
+    rehash(Path("gallery.h5"))
+    with pytest.raises(GalleryError, match=r"\(the arrays have different sizes\); build it again$"):
+        load_gallery(Path("gallery.h5"))
+
+
+def _add_groups(count: int) -> Callable[[h5py.File], None]:
+    def add(file: h5py.File) -> None:
+        present = 1 + sum(isinstance(item, h5py.Group) for item in file.values())
+        for number in range(count - present):
+            file.create_group(f"more {number}")
+
+    return add
+
+
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (_add_groups(100), ""),
+        (_add_groups(101), "the file has more groups than any gallery"),
+        (lambda file: file.create_group("a/b"), ""),
+        (lambda file: file.create_group("a/b/c"), "a/b/c does not belong in a gallery"),
+        (lambda file: file.__setitem__("x", h5py.SoftLink("/samples")), "x is a link"),
+        (
+            lambda file: file.create_dataset("x", data=np.zeros(100), compression="gzip"),
+            "x is not stored as plain data",
+        ),
+        (lambda file: file.create_dataset("x", data=np.zeros(3, complex)), "x is of type complex128"),
+    ],
+)
+def test_hostile_files_are_refused_with_the_reason(
+    crnr: Runner, tamper: Callable[[h5py.File], Any], reason: str
+) -> None:
+    shutil.copy(V1, "gallery.h5")
+    with h5py.File("gallery.h5", "r+") as file:
+        tamper(file)
+    if reason:
+        with pytest.raises(GalleryError) as refused:
+            read_content(Path("gallery.h5"))
+        assert str(refused.value) == f"gallery.h5: {reason}; build it again"
+    else:
+        assert "samples/vectors" in read_content(Path("gallery.h5")).arrays
+
+
+def test_files_that_are_no_galleries_are_refused_with_the_reason(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message(name: str) -> str:
+        with pytest.raises(CrnrError) as refused:
+            read_content(Path(name))
+        return str(refused.value)
+
+    Path("text.h5").write_text("hello")
+    assert message("text.h5") == "text.h5: not a gallery; create one with `crnr build`"
+    h5py.File("other.h5", "w").close()
+    assert message("other.h5") == "other.h5: not a gallery; create one with `crnr build`"
+    make_features(crnr.here / "x.npz")
+    assert crnr("extract", "x.npz", "-o", "x.h5", "-q").exit == 0
+    assert message("x.h5") == (
+        "x.h5: contains features, written by `crnr extract`, and is not a gallery; build one from it with "
+        "`crnr build x.h5`"
+    )
+    shutil.copy(V1, "gallery.h5")
+    assert [is_gallery(Path(name)) for name in ("gallery.h5", "x.h5", "text.h5", "none.h5", ".")] == [
+        *(True, False, False, False, False)
+    ]
+    size = Path("gallery.h5").stat().st_size
+    monkeypatch.setattr(memory, "free_bytes", lambda: size)
+    read_content(Path("gallery.h5"))
+    monkeypatch.setattr(memory, "free_bytes", lambda: size - 1)
+    assert message("gallery.h5") == (
+        f"gallery.h5: the gallery needs {memory.format_size(size)} of memory, but "
+        f"{memory.format_size(size - 1)} are free; classify on a larger machine, or build the gallery with "
+        "--neighbors or --pca"
+    )
+    monkeypatch.setattr(memory, "free_bytes", lambda: None)
+    with h5py.File("gallery.h5", "r+") as file:
+        file.attrs["version"] = 99
+    assert message("gallery.h5") == (
+        f"gallery.h5: gallery format 99, but this crnr ({__version__}) reads up to 5; please upgrade crnr"
+    )

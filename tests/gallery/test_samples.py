@@ -5,17 +5,31 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from crnr_cli.arrays import Array
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery import samples
-from crnr_cli.gallery.samples import Reading, read_raw, read_samples
+from crnr_cli.gallery.gallery import SampleTable
+from crnr_cli.gallery.samples import (
+    LeftOut,
+    Reading,
+    ReadSamples,
+    Report,
+    read_raw,
+    read_raw_by_all,
+    read_samples,
+    refuse_non_finite,
+    require_samples,
+    unusable_classes,
+)
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca, Power
 from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.opening import open_source
+from crnr_cli.system import memory
 from helpers.runner import Runner, rows
 from helpers.samples import make_features, make_images
 
@@ -124,3 +138,109 @@ def test_labels_may_differ_in_case_where_they_are_no_folders(crnr: Runner) -> No
     assert refused.err == (
         "error: classes 'cafe\\u0301' and 'caf\\xe9' differ only in their Unicode form; rename one\n"
     )
+
+
+BLANK = LeftOut("a.png", SampleError("zero_norm", "nothing to compare"))
+UNRELATED = LeftOut("a.txt", SampleError("not_image", "not an image"))
+
+
+def test_nothing_usable_is_refused_with_the_first_reason() -> None:
+    for left_out, reason in (
+        ([], ""),
+        ([BLANK], ": a.png: nothing to compare"),
+        ([BLANK, UNRELATED], ": a.png: nothing to compare (and 1 more)"),
+        ([UNRELATED, BLANK, BLANK], ": a.txt: not an image (and 2 more)"),
+    ):
+        with pytest.raises(DataError) as refused:
+            require_samples([], left_out)
+        assert str(refused.value) == f"no usable images or rows of features{reason}"
+        require_samples(["x"], left_out)
+
+
+def test_unrelated_files_are_not_counted_as_skipped() -> None:
+    assert Report(left_out=[BLANK, UNRELATED, BLANK]).skipped == 2
+    assert Report().skipped == 0
+
+
+def test_at_most_ten_rows_that_are_not_finite_are_named() -> None:
+    bad = [LeftOut(f"x#{row}", SampleError("non_finite", "contains NaN")) for row in range(11)]
+    refuse_non_finite([BLANK])
+    for count, shown in ((1, "x#0"), (10, ", ".join(f"x#{row}" for row in range(10)))):
+        with pytest.raises(DataError) as refused:
+            refuse_non_finite([BLANK, *bad[:count]])
+        rows = "1 row" if count == 1 else "10 rows"
+        assert str(refused.value) == f"NaN or infinity in {rows}; correct or remove {shown}"
+    with pytest.raises(DataError, match=r"^NaN or infinity in 11 rows; .* x#9, \.\.\.$"):
+        refuse_non_finite(bad)
+
+
+def test_nan_is_refused_in_tables_alone(crnr: Runner) -> None:
+    np.savez("x.npz", features=[[1.0, 2], [np.nan, 1], [2, 1]], labels=list("aab"))
+    source = open_source(["x.npz"], Reading())
+    for read in (read_samples, read_raw):
+        with pytest.raises(DataError) as refused:
+            read(source, Reading())
+        assert str(refused.value) == "NaN or infinity in 1 row; correct or remove x.npz#1"
+
+
+def test_an_empty_label_is_refused(crnr: Runner) -> None:
+    np.savez("x.npz", features=np.eye(3), labels=["a", "", "b"])
+    with pytest.raises(DataError) as refused:
+        read_raw(open_source(["x.npz"], Reading()), Reading())
+    assert str(refused.value) == "x.npz#1: the label is empty"
+
+
+def test_one_label_can_be_given_to_all(crnr: Runner) -> None:
+    make_features(crnr.here / "x.npz", per_class=2)
+    read = read_samples(open_source(["x.npz"], Reading()), Reading(label="z"))
+    assert list(read.table.labels) == ["z"] * 6
+
+
+def test_classes_without_usable_files_are_noted(crnr: Runner) -> None:
+    make_images(crnr.here / "gallery")
+    for path in Path("gallery/bee").iterdir():
+        path.write_bytes(b"")
+    read = read_samples(open_source(["gallery"], Reading()), Reading())
+    text = "class bee: left out, because none of its files can be used"
+    assert [(note.kind, note.text) for note in read.notes] == [("unusable class", text)]
+    assert unusable_classes(open_source(["gallery"], Reading()), ["ant", "bee", "cow"]) == []
+
+
+def test_a_source_too_large_for_memory_is_refused_before_it_is_read(
+    crnr: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 vectors of 3 values; those of the file are read in parts."""
+    with h5py.File("x.h5", "w") as file:
+        file["features"], file["labels"] = np.random.default_rng(0).random((500, 3)), [1, 2] * 250
+    source = open_source(["x.h5"], Reading())
+    for dtype, needed in (("float32", 500 * 3 * 4), ("float64", 500 * 3 * 8)):
+        monkeypatch.setattr(memory, "free_bytes", lambda needed=needed: needed)
+        assert len(read_samples(source, Reading(dtype=dtype)).values) == 500
+        monkeypatch.setattr(memory, "free_bytes", lambda needed=needed: needed - 1)
+        for read in (read_samples, read_raw, read_raw_by_all):
+            with pytest.raises(DataError) as refused:
+                read(source, Reading(dtype=dtype))
+            size = f"{needed / 1000:.1f} kB"
+            assert str(refused.value).startswith(
+                f"reading 500 examples with 3 features each needs {size} of memory, but "
+            )
+            assert str(refused.value).endswith(" are free; use a smaller --size or --pca")
+
+
+def test_files_that_change_between_two_extractors_are_refused() -> None:
+    def read(names: str, hashes: str, left_out: list[LeftOut]) -> ReadSamples:
+        table = SampleTable(list(names), ["x"] * len(names), list(hashes))
+        return ReadSamples(
+            recipe=Recipe(2), table=table, values=np.arange(2 * len(names)).reshape(-1, 2), left_out=left_out
+        )
+
+    blank = LeftOut("c", SampleError("zero_norm", "nothing to compare"))
+    again = LeftOut("d", SampleError("zero_norm", "all values are zero"))
+    both = [read("abd", "123", [blank]), read("ab", "12", [blank, again])]
+    first, second = samples._keep_common_samples(both)
+    assert (list(first.table.names), list(second.table.names)) == (["a", "b"], ["a", "b"])
+    assert first.values.tolist() == [[0, 1], [2, 3]]
+    assert first.left_out == [blank, again]
+    with pytest.raises(DataError) as refused:
+        samples._keep_common_samples([read("ab", "12", []), read("ab", "13", [])])
+    assert str(refused.value) == "files changed while they were read; try again"

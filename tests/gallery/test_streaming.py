@@ -25,6 +25,9 @@ from crnr_cli.methods import make_method
 from crnr_cli.recipe.steps import Pca, Power
 from crnr_cli.sources.opening import open_source
 from crnr_cli.sources.tables import Features
+from crnr_cli.system import memory
+from helpers.runner import Runner
+from helpers.samples import draw_image, make_images
 
 
 def features(n: int = 90, d: int = 8, n_classes: int = 7, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -265,3 +268,88 @@ def test_vectors_are_never_all_in_memory(here: Path, monkeypatch: pytest.MonkeyP
     assert of_build < size / 2
     assert of_load - before < size / 4
     assert not loaded.samples.vectors.flags.writeable
+
+
+def test_unlabelled_and_empty_labels_in_a_stream(here: Path) -> None:
+    values, _ = features(n=4, n_classes=3)
+    with h5py.File("features.h5", "w") as file:
+        file["features"], file["labels"] = values, [b"a", b"", b"b", b"c"]
+    with pytest.raises(DataError) as refused:
+        built(Reading())
+    assert str(refused.value) == "features.h5#1: the label is empty"
+    report = build(
+        ["features.h5"], Path("one.h5"), BuildOptions(Reading(label="z"), parameters={"neighbors": 2})
+    )
+    assert (report.gallery.classes, len(report.gallery.names)) == (["z"], 4)
+
+
+def test_extracted_images_without_a_class_are_left_out_of_a_stream(here: Path) -> None:
+    """Their hashes and stamps are those of the files, and PCA is fitted to the others alone."""
+    crnr = Runner(here)
+    make_images(here / "photos", per_class=30)
+    for number in range(3):
+        draw_image(number, 50).save(here / "photos" / f"{number} of no class.png")
+    how = ("--extractor", "pixels", "--size", "4x4")
+    assert crnr("extract", "photos", *how, "-o", "features.h5", "-q").exit == 0
+    reading = Reading(steps=(Pca.of(3),), dtype="float64")
+    report = build(["features.h5"], Path("streamed.h5"), BuildOptions(reading, parameters={"neighbors": 5}))
+    assert sorted((left.name, left.error.status) for left in report.left_out) == [
+        (f"photos/{number} of no class.png", "no_class") for number in range(3)
+    ]
+    found, expected = load_gallery(Path("streamed.h5")), in_memory(reading)
+    assert found.table == expected.table
+    axes, expected_axes = (gallery.recipe.steps[-1].axes for gallery in (found, expected))  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.abs((axes * expected_axes).sum(axis=0)), 1, atol=1e-9)
+
+
+def test_an_example_that_pca_reduces_to_nothing_is_named(here: Path) -> None:
+    """All variance is along the first feature, and the last example has none of it."""
+    values = np.zeros((12, 3))
+    values[:10, 0] = 1, -1, 2, -2, 3, -3, 4, -4, 5, -5
+    values[11, 2] = 1e-3  # row 10 is all zero, and left out before
+    write_file(values, np.arange(12) % 2)
+    for work in (built, in_memory):
+        with pytest.raises(DataError) as refused:
+            work(Reading(steps=(Pca.of(1),), dtype="float64"))
+        assert str(refused.value) == "features.h5#11: the vector is all zero; remove this example"
+
+
+def test_pca_too_large_for_memory_is_refused_before_the_file_is_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three covariances of 8 features in float64."""
+    write_file(*features())
+    monkeypatch.setattr(memory, "free_bytes", lambda: 3 * 8 * 8 * 8 - 1)
+    with pytest.raises(DataError) as refused:
+        built(Reading(steps=(Pca.of(3),)))
+    assert str(refused.value) == (
+        "--pca of 8 features needs 1.5 kB of memory, but 1.5 kB are free; use fewer features"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "expected"),
+    [(8, (), True), (8, (Power.of(0.5),), True), (8, (Pca.of(2),), False), (9, (Pca.of(2),), True)],
+)
+def test_steps_that_learn_stream_more_examples_than_features(
+    here: Path, rows: int, steps: tuple[Power | Pca, ...], expected: bool
+) -> None:
+    write_file(*features(n=rows, d=8, n_classes=2))
+    source = open_source(["features.h5"], Reading())
+    assert isinstance(source, Features)
+    reading = Reading(steps=steps)
+    assert streaming.can_stream(source, reading, make_method("crnr", {"neighbors": 5})) == expected
+    assert not streaming.can_stream(source, reading, make_method("crnr", {}))
+
+
+def test_blocks_have_as_many_rows_as_fit(here: Path) -> None:
+    """100 values are 12 rows of 8; a row that is larger is a block too."""
+    write_file(*features(n=30))
+    seen: list[tuple[str, int, int]] = []
+    options = BuildOptions(Reading(jobs=1), parameters={"neighbors": 5})
+    build(["features.h5"], Path("streamed.h5"), options, lambda *step: seen.append(step))
+    assert [step for step in seen if step[0] == "reading"] == [("reading", end, 30) for end in (12, 24, 30)]
+    write_file(*features(n=8, d=101))
+    seen.clear()
+    build(["features.h5"], Path("streamed.h5"), options, lambda *step: seen.append(step))
+    assert [end for step, end, _ in seen if step == "reading"] == list(range(1, 9))

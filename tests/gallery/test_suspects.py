@@ -10,11 +10,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from crnr_cli.errors import DataError
 from crnr_cli.gallery.suspects import (
     Folds,
     find_alike_classes,
     find_small_classes,
     find_suspects,
+    lead,
     residuals_without_doubtful_labels,
     score_doubts,
 )
@@ -103,3 +105,93 @@ def test_confusable_classes_are_counted_as_scikit_learn_counts() -> None:
 def test_copies_do_not_make_a_class_large() -> None:
     samples = Samples.of(np.eye(12), np.repeat([0, 1], [6, 6]))
     assert find_small_classes(samples, np.array([0, 0, 0, 0, 4, 5, 6, 7, 8, 9, 10, 11])) == [(0, 3)]
+
+
+def test_a_suggested_class_leads_half_as_far_as_usual() -> None:
+    """Class 1 usually leads by 0.8, so that a lead of 0.4 over the label is enough, and 0.36 is not."""
+    residuals = np.array(
+        [
+            [0.5, 0.8, 0.9],
+            [0.5, 0.3, 0.9],  # 1 - 0.3 / 0.5
+            [0.5, 0.32, 0.9],  # 1 - 0.32 / 0.5
+            [0.8, 0.16, 0.9],
+            [0.9, 0.18, 0.95],
+            [0.2, 0.1, 0.9],
+            [0.2, 0.9, 0.1],
+        ]
+    )
+    samples = Samples.of(np.eye(7), np.array([0, 0, 0, 1, 1, 1, 2]))
+    usual = np.median([1 - 0.16 / 0.8, 1 - 0.18 / 0.9, 1 - 0.1 / 0.2])
+    assert usual == pytest.approx(0.8)
+    (found,) = find_suspects(residuals, samples, False)
+    assert (found.sample, found.suggested, found.score) == (1, 1, pytest.approx(0.4))
+    assert sorted(found.supporters) == [3, 4, 5]
+
+
+def test_a_class_that_wins_none_of_its_own_examples_is_not_suggested() -> None:
+    residuals = np.array([[0.5, 0.1, 0.9], [0.1, 0.5, 0.9], [0.1, 0.5, 0.9], [0.9, 0.9, 0.1]])
+    samples = Samples.of(np.eye(4), np.array([0, 1, 1, 2]))
+    assert find_suspects(residuals, samples, False) == []
+
+
+def test_the_lead_is_the_margin_over_the_second_best() -> None:
+    residuals = np.array([[0.4, 0.9, 0.1], [3.0, 1.0, 2.0]])
+    np.testing.assert_allclose(lead(residuals, False), [1 - 0.1 / 0.4, 1 - 1 / 2])
+    np.testing.assert_allclose(lead(residuals, True), [1 - np.exp(0.1 - 0.4), 1 - np.exp(1 - 2)])
+
+
+def test_confusions_with_a_class_without_answers_count() -> None:
+    """No example of the last class was held out; one confusion alone, or a share below a tenth, is chance."""
+    residuals = 1 - np.eye(3)[[2, 2, 0, 0, 1, 1, 1, 0, 1, 1]]
+    truth = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+    (found,) = find_alike_classes(residuals, truth)
+    assert (found.classes, found.confused, found.share) == ((0, 2), (2, 0), 0.5)
+    residuals = np.concatenate([residuals, 1 - np.eye(3)[[0] * 17]])
+    assert find_alike_classes(residuals, np.append(truth, [0] * 17)) == []
+    residuals[[0, 1]] = np.nan
+    assert find_alike_classes(residuals, np.append(truth, [0] * 17)) == []
+
+
+def test_a_tenth_of_confusions_is_enough() -> None:
+    truth = np.repeat([0, 1], 10)
+    label = truth.copy()
+    label[[0, 10]] = 1, 0
+    (found,) = find_alike_classes(1 - np.eye(2)[label], truth)
+    assert (found.confused, found.share) == ((1, 1), 0.1)
+
+
+def test_classes_with_four_different_examples_are_small() -> None:
+    samples = Samples.of(np.eye(9), np.repeat([0, 1], [5, 4]))
+    assert find_small_classes(samples, np.arange(9)) == [(1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "expected"),
+    [
+        ([0], [0]),
+        ([0, 1], [0, 1]),  # half of the class remains
+        ([0, 1, 2], []),
+        ([0, 2, 4], [4]),  # the others of class 0 are in one fold
+        ([4, 5], []),
+        ([7], []),  # never held out
+    ],
+)
+def test_doubtful_examples_are_used_if_too_few_others_remain(
+    doubtful: list[int], expected: list[int]
+) -> None:
+    samples = Samples.of(np.eye(8), np.array([0, 0, 0, 0, 1, 1, 1, 2]))
+    folds = Folds(np.array([0, 1, 0, 1, 0, 1, 2, -1]), np.arange(8))
+    mask = folds.doubtful_mask(samples, np.isin(np.arange(8), doubtful))
+    assert np.flatnonzero(mask).tolist() == expected
+    assert folds.is_held.tolist() == [True] * 7 + [False]
+
+
+@pytest.mark.parametrize("classes", [[0, 0, 0], [0, 1, 2]], ids=["one class", "one example each"])
+def test_folds_need_two_classes_and_two_examples(classes: list[int]) -> None:
+    samples = Samples.of(np.eye(3), np.array(classes))
+    with pytest.raises(DataError) as refused:
+        Folds.of(samples, ["a", "b", "c"])
+    assert str(refused.value) == (
+        "there must be two classes, and two different examples in one of them, so that examples can be "
+        "compared with others; add examples"
+    )

@@ -160,6 +160,68 @@ def _chunks(data: bytes) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(found)
 
 
+def boxes_changed(data: bytes, chance: Random) -> bytes:
+    """Return a HEIC or AVIF with a box changed, and with the right lengths around it."""
+    boxes = _boxes(data)
+    for _ in range(chance.choice((1, 1, 2))):
+        inside = boxes
+        while True:  # down to some depth
+            at = chance.randrange(len(inside))
+            kind, head, content = inside[at]
+            if isinstance(content, bytes) or not content or chance.random() < 0.2:
+                break
+            inside = content
+        match chance.randrange(6):
+            case 0:
+                inside.insert(chance.randrange(len(inside) + 1), inside[at])
+            case 1 if len(inside) > 1:
+                del inside[at]
+            case 2:
+                kinds = (
+                    b"irot",
+                    b"imir",
+                    b"clap",
+                    b"ispe",
+                    b"av1C",
+                    b"hvcC",
+                    b"iref",
+                    b"grid",
+                    b"idat",
+                    b"auxC",
+                )
+                new = (chance.choice(kinds), b"", chance.randbytes(chance.randrange(40)))
+                inside.insert(chance.randrange(len(inside) + 1), new)
+            case 3 if isinstance(content, bytes) and len(content) >= 4:  # a number, at its usual place
+                where, number = 4 * chance.randrange(len(content) // 4), chance.choice(EXTREMES) % 2**32
+                content = content[:where] + number.to_bytes(4) + content[where + 4 :]
+                inside[at] = (kind, head, content)
+            case _ if isinstance(content, bytes):
+                inside[at] = (kind, head, bytes_changed(content, chance))
+            case _:
+                inside[at] = (kind, chance.randbytes(len(head)), content)
+    return _packed(boxes)
+
+
+def _boxes(data: bytes) -> list[Any]:
+    """Return the kind of each box, the bytes before the boxes in it, and these boxes or its content."""
+    boxes, at = [], 0
+    while at < len(data):
+        length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
+        content = data[at + 8 : at + length]
+        head = {b"meta": 4, b"iprp": 0, b"ipco": 0, b"iref": 4}.get(kind)
+        boxes.append((kind, b"", content) if head is None else (kind, content[:head], _boxes(content[head:])))
+        at += length
+    return boxes
+
+
+def _packed(boxes: list[Any]) -> bytes:
+    packed = b""
+    for kind, head, content in boxes:
+        inner = head + (content if isinstance(content, bytes) else _packed(content))
+        packed += (8 + len(inner)).to_bytes(4) + kind + inner
+    return packed
+
+
 def tiff_changed(data: bytes, chance: Random) -> bytes:
     """Return a TIFF with an entry of its directory changed."""
     changed = bytearray(data)

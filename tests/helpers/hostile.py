@@ -20,7 +20,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from crnr_cli.choices import ExtractorOptions
-from crnr_cli.errors import DataError
+from crnr_cli.errors import DataError, SampleError
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import describe
 from crnr_cli.gallery.queries import QueryOptions
@@ -269,6 +269,21 @@ def open_image(path: Path) -> object:
     return None
 
 
+def open_image_apart(path: Path) -> object:
+    """Open an image in a decoder process, which may crash."""
+    (found,) = DecoderPool(1).decode([str(path)], PixelRequest((8, 6), max_pixels=_MAX_PIXELS))
+    if isinstance(found, SampleError):
+        raise DataError(str(found))
+    return None
+
+
+def make_container(path: Path) -> None:
+    """Write a HEIC or AVIF with everything that an image can have in it: alpha, a turn, EXIF."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    draw_image(0, 1, (40, 30)).convert("RGBA").save(path, exif=exif.tobytes())
+
+
 def make_image(path: Path) -> None:
     draw_image(0, 1, (20, 15)).save(path)
 
@@ -384,6 +399,8 @@ KINDS: dict[str, Kind] = {
     "bmp": Kind(".bmp", make_image, open_image, None, 2),
     "webp": Kind(".webp", make_image, open_image, None, 2),
     "pgm": Kind(".pgm", make_image, open_image, None, 2),
+    "heic": Kind(".heic", make_container, open_image, damage.boxes_changed, 5, whole_way=open_image_apart),
+    "avif": Kind(".avif", make_container, open_image, damage.boxes_changed, 3, whole_way=open_image_apart),
     "file beside a model": Kind(".json", make_config, open_config, damage.journal_changed, 2),
     "model": Kind(".onnx", make_model, open_model, damage.protobuf_changed, 1),
 }

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
+
+pillow_heif.register_heif_opener()  # lets Pillow save HEIC too
 
 CLASSES = ("ant", "bee", "cow")
 
@@ -44,7 +47,7 @@ def save_turned(upright: Image.Image, path: Path, orientation: int, **options: A
     turn = TURNS[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    (upright if turn is None else upright.transpose(turn)).save(path, exif=exif, **options)
+    (upright if turn is None else upright.transpose(turn)).save(path, exif=exif.tobytes(), **options)
 
 
 def make_images(

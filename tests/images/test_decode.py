@@ -83,8 +83,10 @@ def test_header_size_applies_the_orientation(tmp_path: Path) -> None:
         ("x.tif", {}),
         ("x.tif", {"compression": "tiff_lzw"}),
         ("x.tif", {"compression": "tiff_adobe_deflate"}),
+        ("x.heic", {"quality": -1}),
+        ("x.avif", {"quality": 100}),
     ],
-    ids=["png", "jpeg", "webp", "tiff", "tiff in lzw", "tiff in deflate"],
+    ids=["png", "jpeg", "webp", "tiff", "tiff in lzw", "tiff in deflate", "heic", "avif"],
 )
 def test_an_image_is_turned_upright_once(
     tmp_path: Path, name: str, options: dict[str, object], orientation: int
@@ -95,7 +97,7 @@ def test_an_image_is_turned_upright_once(
     assert (header.width, header.height) == upright.size
     seen = values(read_pixels(str(tmp_path / name), AS_IT_IS))[:, :, 0]
     assert seen.shape == (16, 24)
-    assert np.abs(seen.astype(int) - np.asarray(upright)).max() <= (2 if name == "x.jpg" else 0)
+    assert np.abs(seen.astype(int) - np.asarray(upright)).max() <= (2 if name in ("x.jpg", "x.avif") else 0)
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
@@ -170,7 +172,10 @@ def test_every_reason_has_a_status(tmp_path: Path) -> None:
     assert status(path)[0] in ("truncated", "not_image")
 
 
-@pytest.mark.parametrize(("suffix", "mode"), [("png", "L"), ("jpg", "RGB"), ("tif", "L"), ("gif", "L")])
+@pytest.mark.parametrize(
+    ("suffix", "mode"),
+    [("png", "L"), ("jpg", "RGB"), ("tif", "L"), ("gif", "L"), ("heic", "RGB"), ("avif", "RGB")],
+)
 def test_a_file_too_large_to_be_read_at_once_has_the_same_pixels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, mode: str
 ) -> None:

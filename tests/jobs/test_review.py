@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from crnr_cli.system.extras import describe_missing
+from helpers.browser import data_of
 from helpers.patches import remove_extras
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features, make_images, noise
@@ -22,12 +22,6 @@ NO_IMAGES = (
     "ran, or give their folder with --images-from\n"
 )
 WRITTEN = "wrote review.html; open it in a browser, review the answers, and save corrections.csv from there\n"
-
-
-def data_of(page: Path) -> dict[str, Any]:
-    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.S)
-    assert found
-    return json.loads(found[1])
 
 
 def images_of(page: Path, kind: str = "images") -> list[str]:

@@ -24,7 +24,7 @@ from helpers.paths import TESTS
 from helpers.runner import Runner, helper_command, read_rows
 from helpers.samples import draw_image, make_features, make_images
 
-FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm")
+FORMATS = ("jpg", "png", "gif", "bmp", "tif", "webp", "pgm", "heic", "avif")
 
 
 def make_gallery(path: Path) -> None:

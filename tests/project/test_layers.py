@@ -48,6 +48,7 @@ HOMES = {
     "rich": {"cli"},
     "scipy": {"solvers", "recipe", "results", "sources"},
     "sklearn": {"methods", "estimators"},
+    "pillow_heif": {"images"},
     "psutil": {"system"},
     "subprocess": {"images", "sources", "system"},
     "threadpoolctl": {"system"},
@@ -58,6 +59,7 @@ OPTIONS_OF_OTHERS = {
     "--force",
     "--editable",
     "--python",
+    "--no-deps",
 }  # in commands of other programs that crnr shows
 # They run what a file tells them to. (Dask, which exchanges pickles, imports it itself.)
 NEVER = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}

@@ -107,6 +107,7 @@ OF_OTHER_PROGRAMS = {
     "--memory",
     "--mutations",
     "--network",
+    "--no-deps",  # pip
     "--no-index",  # pip
     "--only-binary",
     "--platform",

@@ -254,7 +254,7 @@ class Case:
 
 
 STORED_AS = ["npz", "h5", "mat", "npz of float32", "npz of int16", "h5 by columns"]
-SUFFIXES = ("png", "bmp", "jpg", "tif", "pgm", "webp", "gif")
+SUFFIXES = ("png", "bmp", "jpg", "tif", "pgm", "webp", "gif", "avif")
 IMAGES = {  # the mode, and whether EXIF turns it
     "png": ("L", False),
     "turned png": ("L", True),
@@ -271,6 +271,8 @@ IMAGES = {  # the mode, and whether EXIF turns it
     "webp": ("RGB", False),
     "turned webp": ("RGB", True),
     "gif": ("P", False),
+    "avif": ("RGB", False),
+    "turned avif": ("RGB", True),
 }
 
 
@@ -350,7 +352,7 @@ def write_image(path: Path, rng: np.random.Generator, kind: str, size: tuple[int
     path = path.with_suffix(f".{suffix}")
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path, **({"exif": exif} if is_turned else {}))
-    if suffix in ("jpg", "webp"):  # which lose something
+    if suffix in ("jpg", "webp", "avif"):  # which lose something
         with Image.open(path) as image:
             image.draft("RGB" if color else "L", image.size)  # a JPEG has a grey of its own
             image.load()

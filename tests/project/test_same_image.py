@@ -44,6 +44,7 @@ FORMATS = {
     "PGM": Format("pgm", {}, ("grey", "16 bits"), turns=False),
     "PPM": Format("ppm", {}, ("colour",), turns=False),
     "WebP": Format("webp", {"lossless": True}, ("colour", "opaque")),
+    "HEIC": Format("heic", {"quality": -1}, ("grey",)),
     "TIFF": Format("tif", {}, ("grey", "palette", "colour", "opaque", "16 bits", "floats")),
     "TIFF in LZW": Format("tif", {"compression": "tiff_lzw"}, ("grey", "colour", "16 bits", "floats")),
     "TIFF in Deflate": Format("tif", {"compression": "tiff_adobe_deflate"}, ("grey", "colour")),

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.sources.base import InputOptions
+from crnr_cli.sources.opening import open_examples
 from helpers.runner import Runner, rows
 from helpers.samples import draw_image, make_features, make_images
 from helpers.templates import Templates
@@ -160,3 +164,183 @@ def test_a_chosen_class_is_verified_by_the_content_alone(built: Runner) -> None:
     assert built("verify", "gallery.h5", "--source", "gallery", "--source", "bee").exit == 1
     Path("gallery/ant").rename("gallery/ants")
     assert built("verify", "gallery.h5", "--source", "gallery").exit == 1
+
+
+def examples(crnr: Runner, gallery: str = "gallery.h5") -> list[dict[str, str]]:
+    return rows(crnr("info", gallery, "--list-examples").out)
+
+
+CLASS_FOLDERS = ("gallery/ant", "gallery/bee", "gallery/cow")
+
+
+@pytest.mark.parametrize(
+    "more", [[], ["--update"], ["--cache", "cache.h5"]], ids=["build", "update", "cache"]
+)
+def test_class_folders_named_one_by_one_give_the_gallery_of_their_folder(
+    built: Runner, more: list[str]
+) -> None:
+    named = built("build", *CLASS_FOLDERS, "-o", "named.h5", *more)
+    assert (named.exit, named.out, named.err.count("\n")) == (0, "", 1)
+    assert examples(built, "named.h5") == examples(built)
+    answers = [built("classify", "new", "-g", gallery, "-q").out for gallery in ("gallery.h5", "named.h5")]
+    assert answers[0] == answers[1]
+    again = built("build", "gallery", "-o", "named.h5", "--update")
+    assert "0 added, 0 changed, 0 removed" in again.err
+
+
+def test_files_beside_class_folders_have_no_class(built: Runner) -> None:
+    """As with `build gallery`; the shell expands `gallery/*` to such files too."""
+    draw_image(0, 99).save("gallery/stray.png")
+    Path("gallery/README").write_text("x")
+    whole, named = (
+        built("build", *source, "-o", "x.h5", "--json")
+        for source in (["gallery"], ["gallery/README", *CLASS_FOLDERS, "gallery/stray.png"])
+    )
+    assert (whole.exit, named.exit) == (3, 3)
+    left_out = [json.loads(one.out)["left_out"] for one in (whole, named)]
+    assert left_out[0] == left_out[1]
+    assert json.loads(named.out)["classes"] == json.loads(whole.out)["classes"]
+
+
+def test_folders_of_one_name_are_one_class(crnr: Runner) -> None:
+    for day in (1, 2):
+        make_images(crnr.here / f"day{day}", first=10 * day)
+    sources = [f"day{day}/{name}" for day in (1, 2) for name in ("ant", "bee")]
+    assert crnr("build", *sources).exit == 0
+    found = labels()
+    assert len(found) == 16
+    assert {name: label for name, label in found.items() if name.split("/")[1] != label} == {}
+    # Next to a folder of classes too, if it has the class.
+    assert crnr("build", "day1", "day2/ant", "-o", "gallery.h5").exit == 0
+    assert labels() == {name: name.split("/")[1] for name in labels()}
+    assert len(labels()) == 16
+
+
+def test_empty_class_folders_are_noted_by_either_way(built: Runner) -> None:
+    Path("gallery/dog").mkdir()
+    errors = [
+        built("build", *source, "-o", "x.h5").err for source in (["gallery"], [*CLASS_FOLDERS, "gallery/dog"])
+    ]
+    for text in errors:
+        assert text.startswith("note: class dog: left out, because the folder is empty\n")
+
+
+def test_new_class_folders_are_added_and_noted(built: Runner) -> None:
+    make_images(built.here / "more", ["ant", "dog", "elk"], first=20)
+    outcome = built("add", "gallery.h5", "more/ant", "more/dog", "more/elk")
+    assert outcome.exit == 0
+    assert [line for line in outcome.err.splitlines() if "is new" in line] == [
+        f"note: class {name} is new: 4 examples, such as more/{name}/20.png" for name in ("dog", "elk")
+    ]
+    assert {name.split("/")[1]: label for name, label in labels().items() if name.startswith("more")} == {
+        name: name for name in ("ant", "dog", "elk")
+    }
+    assert built("verify", "gallery.h5", *(f"--source={path}" for path in CLASS_FOLDERS)).exit == 1
+    assert (
+        built(
+            "verify",
+            "gallery.h5",
+            "--source",
+            "gallery",
+            "--source=more/ant",
+            "--source=more/dog",
+            "--source=more/elk",
+        ).exit
+        == 0
+    )
+
+
+@pytest.mark.parametrize("command", ["audit", "compare", "tune", "split", "extract"])
+def test_other_commands_take_class_folders_one_by_one(built: Runner, command: str) -> None:
+    outputs = []
+    for sources in (["gallery"], CLASS_FOLDERS):
+        options = {
+            "compare": ["--holdout", "0.5", "--json"],
+            "tune": ["--json", "--methods", "crnr", "--folds", "2"],
+            "audit": ["--csv", "audit.csv"],
+            "split": ["--train", "train", "--test", "test", "--dry-run"],
+            "extract": ["-o", "features.h5", "-q"],
+        }[command]
+        outcome = built(command, *sources, *options)
+        assert outcome.exit == 0, outcome.err
+        if command == "extract":
+            assert built("build", "features.h5", "-o", "x.h5", "-q").exit == 0
+            outputs.append(examples(built, "x.h5"))
+        elif command == "audit":
+            outputs.append(Path("audit.csv").read_text())
+        elif command == "split":
+            outputs.append(outcome.out)
+        else:
+            found = json.loads(outcome.out)
+            outputs.append(without_times(found))
+    assert outputs[0] == outputs[1]
+
+
+def without_times(found: object) -> object:
+    """Return decoded JSON without the values that measure time or repeat the command."""
+    if isinstance(found, dict):
+        return {
+            key: without_times(value)
+            for key, value in found.items()
+            if key != "command" and not key.endswith(("seconds", "_ms"))
+        }
+    return [without_times(one) for one in found] if isinstance(found, list) else found
+
+
+names = st.text(st.sampled_from("aAbé ._-1"), min_size=1, max_size=4).filter(lambda name: name.strip("."))
+
+
+@given(st.dictionaries(names, st.sets(names, min_size=1, max_size=3), min_size=2, max_size=4))
+def test_a_folder_and_its_class_folders_give_the_same_listing(
+    tmp_path_factory: pytest.TempPathFactory, tree: dict[str, set[str]]
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    for folder, files in tree.items():
+        (root / folder).mkdir(exist_ok=True)
+        for file in files:
+            (root / folder / file).write_text("")
+    one_by_one = sorted(str(path) for path in root.iterdir() if not path.name.startswith("."))
+    if sum(any(file[0] != "." for file in tree[Path(path).name]) for path in one_by_one) < 2:
+        return
+    whole, named = (
+        list(open_examples(source, InputOptions()).listing()) for source in ([str(root)], one_by_one)
+    )
+    assert named == whole
+
+
+def test_a_link_to_a_folder_above_makes_no_class(built: Runner) -> None:
+    before = examples(built)
+    for place, target in (
+        ("gallery/ant/loop", ".."),
+        ("gallery/bee/up", "../.."),
+        ("gallery/me", "."),
+        ("gallery/ant/own", "."),
+    ):
+        Path(place).symlink_to(target)
+    for sources in (["gallery"], CLASS_FOLDERS):
+        outcome = built("build", *sources, "-o", "x.h5")
+        assert (outcome.exit, outcome.out) == (0, "")
+        assert outcome.err.count("\n") == 1 or "replaced" in outcome.err
+        assert "class" not in outcome.err.replace("classes", "")
+        assert examples(built, "x.h5") == before
+    alone = built("build", "gallery/ant", "-o", "y.h5")
+    assert (alone.exit, alone.out) == (1, "")
+    assert alone.err.startswith("error: gallery/ant: contains images but no class folders; ")
+    assert [row["path"] for row in rows(built("classify", "gallery/ant", "-q").out)] == [
+        f"gallery/ant/{i}.png" for i in range(4)
+    ]
+
+
+def test_a_dangling_link_is_a_missing_file(built: Runner) -> None:
+    Path("gallery/ant/gone.png").symlink_to("nowhere.png")
+    before = examples(built)
+    for sources in (["gallery"], CLASS_FOLDERS, ["gallery/ant/gone.png", "gallery"]):
+        outcome = built("build", *sources, "-o", "x.h5")
+        assert (outcome.exit, outcome.out) == (3, "")
+        assert "failed: gallery/ant/gone.png: no such file\n" in outcome.err
+        assert examples(built, "x.h5") == before
+    outcome = built("classify", "gallery/ant", "-q")
+    assert outcome.exit == 3
+    statuses = {row["path"]: row["status"] for row in rows(outcome.out)}
+    assert statuses == {f"gallery/ant/{i}.png": "ok" for i in range(4)} | {"gallery/ant/gone.png": "vanished"}
+    assert built("classify", "gallery/ant/gone.png", "-q").exit == 3

@@ -184,3 +184,64 @@ def test_both_unicode_forms_of_a_name_are_one_file(tmp_path: Path) -> None:
     """macOS writes é in two characters."""
     table = write_table(tmp_path / "t.csv", [("path", "label"), ("caf\u00e9.png", "a")])
     assert LabelOptions(table).read().label_of(str(tmp_path / "cafe\u0301.png")) == "a"
+
+
+def test_a_label_table_names_the_files_if_no_source_does(here: Runner) -> None:
+    """The same as naming the folders; files are relative to the table, as labels are."""
+    (here.here / "sub").mkdir()
+    for name in ("labels.csv", "flat_gallery", "flat_queries"):
+        (here.here / name).rename(here.here / "sub" / name)
+    labels = ("--labels", "sub/labels.csv")
+    folders = ("sub/flat_gallery", "sub/flat_queries")
+    assert here("build", *folders, *labels, "-o", "a.h5", "-q") == Outcome(0, "", "")
+    assert here("build", *labels, "-o", "b.h5", "-q") == Outcome(0, "", "")
+    listed = [here("info", gallery, "--list-examples").out for gallery in ("a.h5", "b.h5")]
+    assert listed[0] == listed[1]
+    for command in (["build", "-o", "b.h5", "--update"], ["add", "b.h5"]):
+        again = here(*command, *labels)
+        assert (again.exit, again.err.splitlines()[0]) == (0, "0 added, 0 changed, 0 removed, 18 unchanged")
+    assert here("extract", *labels, "-o", "f.h5", "-q") == Outcome(0, "", "")
+    classified, from_features, by_table = (
+        here("classify", *source, "-g", "a.h5", "-q") for source in (folders, ["f.h5"], labels)
+    )
+    assert len(by_table.out.splitlines()) == 19
+    assert [line.split(",")[2:] for line in by_table.out.splitlines()] == [
+        line.split(",")[2:] for line in classified.out.splitlines()
+    ]
+    assert from_features.out == by_table.out
+    sides = [
+        here("split", *source, *labels, "--train=t", "--test=q", "--dry-run") for source in ([], folders)
+    ]
+    assert (sides[0].exit, sides[0].out) == (0, sides[1].out)
+
+
+def test_missing_files_of_a_label_table_fail_like_others(here: Runner) -> None:
+    Path("flat_gallery/ant-0.png").unlink()
+    outcome = here("build", "--labels", "labels.csv")
+    assert (outcome.exit, outcome.out) == (3, "")
+    assert outcome.err.splitlines()[0] == "failed: flat_gallery/ant-0.png: no such file"
+    assert here("build", "--labels", "labels.csv", "--strict").exit == 1
+
+
+def test_label_tables_that_name_no_file_are_refused(here: Runner) -> None:
+    Path("other").mkdir()
+    Path("labels.csv").rename("other/labels.csv")
+    root = "use --root to give the folder that its paths are relative to"
+    assert here("build", "--labels", "other/labels.csv") == Outcome(
+        1,
+        "",
+        "error: other/labels.csv: none of its 18 files exists; the first one was looked for at "
+        f"other/flat_gallery/ant-0.png; {root}\n",
+    )
+    assert here("build", "--labels", "other/labels.csv", "--root", ".", "-q") == Outcome(0, "", "")
+    write_table(here.here / "empty.csv", [("path", "label")])
+    assert here("build", "--labels", "empty.csv") == Outcome(
+        1, "", "error: empty.csv: has no rows; name a path and a label in each row\n"
+    )
+    assert here("build", "--labels", "other/labels.csv", "--features-key", "x") == Outcome(
+        2,
+        "",
+        "error: --features-key, --labels-key and --samples-axis apply to feature files, but the label table "
+        "is not a feature file; leave them out\n",
+    )
+    assert here("build", "--labels", "missing.csv").exit == 1

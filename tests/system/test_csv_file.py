@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError
-from crnr_cli.results.edited import read_corrections, read_marked_samples
+from crnr_cli.results.edited import read_candidates, read_corrections, read_marked_samples
 from crnr_cli.results.formats import read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.formats.csv_table import read_csv
@@ -82,10 +84,65 @@ def test_utf_16_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 @each_table
-@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
-def test_other_separators_are_named(tmp_path: Path, kind: str, mark: str, name: str) -> None:
-    with pytest.raises(DataError, match=f"the columns are separated by {name}; save the file with commas"):
-        TABLES[kind][0](saved(tmp_path, kind, "utf-8", (",", mark)))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_semicolons_and_tabs_separate_columns(tmp_path: Path, kind: str, mark: str, encoding: str) -> None:
+    assert TABLES[kind][0](saved(tmp_path, kind, encoding, (",", mark))) == "naïf"
+
+
+@each_table
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_other_separators_may_be_in_quotes(tmp_path: Path, kind: str, mark: str) -> None:
+    path = saved(tmp_path, kind, "utf-8", (",", mark), ("naïf", f'"na{mark}ïf,"'))
+    assert TABLES[kind][0](path) == f"na{mark}ïf,"
+
+
+@each_table
+def test_rows_of_another_width_are_refused_with_their_line(tmp_path: Path, kind: str) -> None:
+    path = saved(tmp_path, kind, "utf-8", (",", ";"))
+    path.write_text(path.read_text(encoding="utf-8") + "naïf;a;b;c;d;e\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"^{re.escape(str(path))}, line 3: 6 "):
+        TABLES[kind][0](path)
+
+
+@pytest.mark.parametrize("kind", ["labels", "corrections", "marks", "answers", "predictions"])
+def test_a_header_with_two_separators_is_refused_with_the_remedy(tmp_path: Path, kind: str) -> None:
+    path = saved(tmp_path, kind, "utf-8", (",", ";"), ("\n", ";\n"))
+    text = path.read_text(encoding="utf-8").replace(";\n", ";seen, or not\n", 1)
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        TABLES[kind][0](path)
+    assert str(caught.value) == (
+        f"{path}, line 1: has commas and semicolons; put names that contain a comma into quotes, so that "
+        "only semicolons separate the columns"
+    )
+    path.write_text(text.replace("seen, or not", '"seen, or not"'), encoding="utf-8")
+    assert TABLES[kind][0](path) == "naïf"
+
+
+@pytest.mark.parametrize("read", [read_answers, read_predictions])
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_decimal_commas_of_predictions_are_read(tmp_path: Path, read: Any, mark: str) -> None:
+    expected, path = tmp_path / "points.csv", tmp_path / "commas.csv"
+    expected.write_text(
+        "path,truth,label,residual,margin,probability\na.png,b,b,0.25,1e-05,0.875\nc.png,b,b,3,,1\n"
+    )
+    text = "path;truth;label;residual;margin;probability\na.png;b;b;0,25;1e-05;0,875\nc.png;b;b;3;;1\n"
+    path.write_text(text.replace(";", mark))
+    assert read(path) == read(expected)
+    path.write_text(path.read_text() + mark.join(["d.png", "b", "b", "0.5", "", ""]) + "\n")
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}, line 4: has numbers with points, but there are numbers with commas in line 2; save the "
+        "table with decimal points and without signs between thousands"
+    )
+
+
+def test_decimal_commas_of_residuals_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("path;truth;label;residual:a;residual:b\nx;a;b;0,75;0,5\ny;a;a;0,25;1\n")
+    assert read_candidates(path, {0, 1}, 2) == ({0: ["b", "a"], 1: ["a", "b"]}, ["a", "b"])
 
 
 @pytest.mark.parametrize(("kind", "what"), [("labels", "the label"), ("corrections", "the column corrected")])

@@ -54,6 +54,8 @@ class Arrays(dict[str, Any]):
     """The arrays of a file by name, with the notes of its reader."""
 
     notes: tuple[str, ...] = ()  # the reader's assumptions
+    names: tuple[str, ...] = ("paths",)  # the arrays that hold names of the samples, the best first
+    ids: tuple[str, ...] = ()  # arrays that identify the samples within the file, and are no labels
     beside: tuple[Path, ...] = ()  # further files that were read
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.errors import DataError
-from crnr_cli.sources.formats import FormatReader, Keys, Refused
+from crnr_cli.sources.formats import Arrays, FormatReader, Keys, Refused
 from crnr_cli.sources.formats.axes import MAX_AXES, Cells, format_shape, sample_axis, table_of
 from crnr_cli.sources.formats.labels import class_axis, read_labels
 from crnr_cli.wording import format_count
@@ -32,7 +32,7 @@ class FoundArray:
     name: str
     shape: tuple[int, ...]
     type: str
-    could_be: tuple[str, ...]  # of "features" and "labels"
+    could_be: tuple[str, ...]  # of "features", "labels" and "names"
     n_labels: int | None  # if it could be labels
     why_not: str | None = None  # why it must not be read
 
@@ -45,8 +45,20 @@ def list_arrays(path: Path, reader: FormatReader, arrays: Mapping[str, Any]) -> 
     if unread := {name for name in matrices | cells if not hasattr(arrays[name], "dtype")}:
         known |= _read(path, reader, unread)
     found = [_describe_array(name, array, is_matrix=name in matrices) for name, array in known.items()]
+    others = dict.fromkeys(getattr(arrays, "ids", ()), ()) | dict.fromkeys(
+        _arrays_of_names(arrays), ("names",)
+    )
+    found = [
+        replace(one, could_be=others[one.name]) if one.name in others and "labels" in one.could_be else one
+        for one in found
+    ]
     # As in the file: cells become rows of a table when they are read.
     return [replace(one, shape=tuple(arrays[one.name].shape)) if one.shape else one for one in found]
+
+
+def _arrays_of_names(arrays: Mapping[str, Any]) -> tuple[str, ...]:
+    names: tuple[str, ...] = getattr(arrays, "names", Arrays.names)
+    return tuple(name for name in names if name in arrays)
 
 
 def guess_pair(
@@ -178,6 +190,7 @@ class Chosen:
     axis: int  # the axis of the samples in the file
     labels_from: str | None  # the name of the labels
     labels: list[str] | None
+    names_from: str | None  # the name of the names
     notes: tuple[str, ...]  # the assumptions
     beside: tuple[Path, ...]  # further files that were read
 
@@ -216,7 +229,16 @@ def choose_arrays(path: Path, reader: FormatReader, keys: Keys) -> Chosen:
     if keys.samples is None and (axis > 0 or len(values.shape) > 2):
         notes += _axis_note(path, features, values, axis, reader)
     found_labels = None if texts is None else labels
-    return Chosen(arrays, features, table, axis, found_labels, texts, tuple(notes), beside)
+    names = [
+        name for name in _arrays_of_names(arrays) if name != labels and _has_one_per_row(arrays[name], table)
+    ]
+    return Chosen(
+        arrays, features, table, axis, found_labels, texts, next(iter(names), None), tuple(notes), beside
+    )
+
+
+def _has_one_per_row(array: Any, table: Any) -> bool:
+    return bool(array.shape == (len(table),))
 
 
 def _features(path: Path, reader: FormatReader, arrays: Mapping[str, Any], name: str) -> Any:

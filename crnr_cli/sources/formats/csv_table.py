@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 
@@ -20,7 +20,15 @@ from crnr_cli.sources.formats import Arrays, FormatReader
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.sources.formats.labels import require_room
 from crnr_cli.system import memory
-from crnr_cli.system.csv_file import refuse_separators, refuse_utf_16
+from crnr_cli.system.csv_file import (
+    DecimalSigns,
+    has_number_signs,
+    is_decimal_comma,
+    note_separator,
+    refuse_separators,
+    refuse_utf_16,
+    split_head,
+)
 from crnr_cli.wording import format_count
 
 _INDEX_NAMES = ("", "Unnamed: 0")  # of a first column of row numbers, as pandas and R write it
@@ -44,9 +52,10 @@ def read_csv(path: Path, wanted: Collection[str]) -> Arrays:
         with path.open("rb") as file:
             rows, size = _limits(file)
             lines = _Lines(path, file)
-            reader = csv.reader(lines, strict=True)
+            separator, all_lines = split_head(iter(lines))
+            reader = csv.reader(all_lines, strict=True, delimiter=separator)
             try:
-                table = _Table.of(path, reader, wanted)
+                table = _Table.of(path, reader, separator, wanted)
                 return table.read(reader, lines, min(rows, size // len(table.columns.names) + 1))
             except csv.Error as e:
                 raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({e})") from e
@@ -60,15 +69,16 @@ def has_features(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            reader = csv.reader(_Lines(path, file), strict=True)
+            separator, lines = split_head(iter(_Lines(path, file)))
+            reader = csv.reader(lines, strict=True, delimiter=separator)
             first, second = next(filter(None, reader), []), next(filter(None, reader), [])
     except OSError as e:
         raise DataError(f"{path}: cannot read it ({e.strerror})") from e
     except (csv.Error, DataError):
         return False
     if not _is_header(first):
-        return any(map(_is_number, first))
-    return not _OF_PREDICTIONS & {*first} and any(map(_is_number, second))
+        return any(map(_is_meant_as_number, first))
+    return not _OF_PREDICTIONS & {*first} and any(map(_is_meant_as_number, second))
 
 
 class _Lines:
@@ -99,62 +109,82 @@ class _Table:
     path: Path
     columns: Columns  # named by the header; without a header, numbered from 1
     head: list[list[str]]  # rows of numbers that have been read
+    signs: DecimalSigns
 
     @classmethod
-    def of(cls, path: Path, reader: Iterator[list[str]], wanted: Collection[str]) -> _Table:
+    def of(cls, path: Path, reader: Iterator[list[str]], separator: str, wanted: Collection[str]) -> _Table:
         """Return the table described by the first rows."""
         first = next(filter(None, reader), None)
         if first is None:
             raise DataError(f"{path}: is empty")
-        refuse_separators(first, path)
+        signs = DecimalSigns(path, separator)
+        if len(first) == 1:
+            refuse_separators(first, path, separator)
         if _is_header(first):
             second = next(filter(None, reader), None)
-            table = cls(path, Columns(path, first), [] if second is None else [second])
+            table = cls(path, Columns(path, first), [] if second is None else [second], signs)
             if first[0] in _INDEX_NAMES and len(first) > 1:
                 table.columns.ignore(0)
         else:
-            table = cls(path, Columns(path, [str(i + 1) for i in range(len(first))]), [first])
+            _refuse_decimal_commas(path, first)
+            table = cls(path, Columns(path, [str(i + 1) for i in range(len(first))]), [first], signs)
+        table.columns.notes += note_separator(path, separator)
         table.columns.refuse_predictions()
         table.columns.assign(wanted, table._columns_of_text)
         return table
 
-    def _columns_of_text(self) -> list[int]:
+    def _columns_of_text(self) -> dict[int, str | None]:
         cells = enumerate(self.head[0][: len(self.columns.names)] if self.head else ())
-        return [i for i, cell in cells if cell.strip() and not _is_number(cell)]
+        return {i: cell for i, cell in cells if cell.strip() and not _is_meant_as_number(cell)}
 
     def read(self, reader: Iterator[list[str]], lines: _Lines, most_rows: int) -> Arrays:
         """Return all rows, at most `most_rows`."""
         numbers, width = self.columns.numbers(), len(self.columns.names)
-        columns_of_text = self.columns.texts
+        labels = {i for name, i in self.columns.texts.items() if name != "paths"}
+        texts: dict[int, list[str]] = {i: [] for i in (*self.columns.texts.values(), *self.columns.undecided)}
+        first_empty: dict[int, int] = {}  # line, by column
         memory.require_memory(
             8 * most_rows * len(numbers), f"{self.path}: reading the numbers", "divide the file into several"
         )
-        require_room(self.path, most_rows * len(columns_of_text), _BYTES_PER_TEXT, "labels or names")
+        require_room(self.path, most_rows * len(texts), _BYTES_PER_TEXT, "labels or names")
         values = np.empty((most_rows, len(numbers)))
-        texts: dict[str, list[str]] = {name: [] for name in columns_of_text}
         count = 0
         for row in chain(self.head, filter(None, reader)):
             line = getattr(reader, "line_num")  # noqa: B009, which csv's types do not have
             if len(row) != width or count == most_rows:
-                raise DataError(
-                    f"{self.path}, line {line}: {format_count(len(row), 'column')}, but there are "
-                    f"{width} before; is the file complete?"
-                )
-            cells = [row[i] for i in numbers] if len(numbers) < width else row
+                self._refuse_width(row, line)
+            cells = self.signs.to_points([row[i] for i in numbers] if len(numbers) < width else row, line)
             try:
                 if lines.has_underscore and any("_" in cell for cell in cells):  # float reads 1_0 as 10
                     raise ValueError("an underscore")
                 values[count] = list(map(float, cells))
             except ValueError:
-                values[count] = [self._number(row[i], line, i) for i in numbers]
-            for name, column in columns_of_text.items():
-                texts[name].append(self._text(name, row[column], line))
+                values[count] = [self._number(cell, line, i) for cell, i in zip(cells, numbers, strict=True)]
+            for column, found in texts.items():
+                found.append(row[column])
+                if not row[column] and first_empty.setdefault(column, line) and column in labels:
+                    self._refuse_empty(line)
             count += 1
             lines.has_underscore = False
+        if self.columns.undecided:
+            self.columns.settle(texts)
+            if line := first_empty.get(self.columns.texts.get("labels", -1)):
+                self._refuse_empty(line)
         arrays = Arrays({"features": values[:count]})
-        arrays |= {name: _as_array(name, found) for name, found in texts.items()}
-        arrays.notes = tuple(self.columns.notes)
+        for i in {i for name, i in self.columns.texts.items() if name != "paths"}:
+            texts[i] = self.signs.labels_to_points(texts[i])
+        arrays |= {name: _as_array(name, texts[i]) for name, i in self.columns.texts.items()}
+        arrays.notes = (*self.columns.notes, *self.signs.notes)
         return arrays
+
+    def _refuse_width(self, row: list[str], line: int) -> NoReturn:
+        width = len(self.columns.names)
+        if len(row) == 1 < width and any(mark in row[0] for mark in ";\t"):
+            refuse_separators([*self.columns.names[:1], *row], self.path, ",")
+        raise DataError(
+            f"{self.path}, line {line}: {format_count(len(row), 'column')}, but there are "
+            f"{width} before; is the file complete?"
+        )
 
     def _number(self, cell: str, line: int, column: int) -> float:
         """Return the number in a cell; an empty cell is a missing value, as pandas writes it."""
@@ -165,15 +195,19 @@ class _Table:
         shown = cell if len(cell) <= _SHOWN else cell[:_SHOWN] + "..."
         found = self.columns.names[column]
         name = "" if found == str(column + 1) else f" ({found})"
+        if is_decimal_comma(cell):
+            raise DataError(
+                f"{self.path}, line {line}, column {column + 1}{name}: {shown!r} has a decimal comma; write "
+                "points or separate the columns by semicolons; if it is a label, choose the column with "
+                "--labels-key"
+            )
         raise NotANumberError(
             f"{self.path}, line {line}, column {column + 1}{name}: {shown!r} is not a number; if the column "
             "contains the labels, choose it with --labels-key, else correct or remove it"
         )
 
-    def _text(self, name: str, cell: str, line: int) -> str:
-        if not cell and name != "paths":
-            raise DataError(f"{self.path}, line {line}: the label is empty")
-        return cell
+    def _refuse_empty(self, line: int) -> NoReturn:
+        raise DataError(f"{self.path}, line {line}: the label is empty")
 
 
 def _limits(file: BinaryIO) -> tuple[int, int]:
@@ -194,9 +228,23 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell
 
 
+def _is_meant_as_number(cell: str) -> bool:
+    return _is_number(cell) or has_number_signs(cell)
+
+
+def _refuse_decimal_commas(path: Path, first: Sequence[str]) -> None:
+    """Refuse a table without a header that has decimal commas between semicolons."""
+    fields = ",".join(first).split(";")
+    if len(fields) > 1 and any(map(is_decimal_comma, fields)):
+        raise DataError(
+            f"{path}, line 1: has semicolons and decimal commas, but no header; put the names of the columns "
+            "into the first line, with semicolons between them"
+        )
+
+
 def _is_header(row: Sequence[str]) -> bool:
     """Return whether the first row is a header. pandas writes 0, 1, 2, ... for an array without names."""
-    numbers = [cell for cell in row if _is_number(cell)]
+    numbers = [cell for cell in row if _is_meant_as_number(cell)]
     if not numbers:
         return True
     return numbers == [str(i) for i in range(len(numbers))] and len(numbers) > (len(row) == len(numbers)) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Arrays, FormatReader, Refused
-from crnr_cli.sources.formats.columns import Columns
+from crnr_cli.sources.formats.columns import Columns, find_names
+from crnr_cli.sources.formats.labels import require_room
 from crnr_cli.system.parquet import Column, ParquetFile, ParquetNumbers
 
+_BYTES_PER_TEXT = 200
 _INDEX_NAME = "__index_level_0__"  # of the row numbers, as pandas writes them
 
 
@@ -27,8 +30,10 @@ def read_parquet(path: Path, wanted: Collection[str]) -> Arrays:
         return _by_column(file)
     if _INDEX_NAME in columns.names:
         columns.ignore(columns.names.index(_INDEX_NAME))
-    of_text = [i for i, column in enumerate(file.columns) if column.kind == "text"]
+    of_text: dict[int, str | None] = {i: None for i, one in enumerate(file.columns) if one.kind == "text"}
     columns.assign(wanted, lambda: of_text)
+    if columns.undecided:
+        columns.settle({i: _values(file, columns.names[i]) for i in columns.undecided})
     numbers = [file.columns[i] for i in columns.numbers()]
     for column in (*numbers, *(file.columns[i] for i in columns.texts.values())):
         if column.kind != "number" and (column in numbers or column.kind != "text"):
@@ -43,7 +48,7 @@ def read_parquet(path: Path, wanted: Collection[str]) -> Arrays:
 
 
 def _by_column(file: ParquetFile) -> Arrays:
-    names = ["paths" if column.name == "path" else column.name for column in file.columns]
+    names = [column.name for column in file.columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise DataError(f"{file.path}: several columns are called {twice}; rename them")
     arrays = Arrays()
@@ -54,7 +59,16 @@ def _by_column(file: ParquetFile) -> Arrays:
             arrays[name] = ParquetColumn(file, column)
         else:
             arrays[name] = Refused(f"is of type {column.type}, but must be numbers or text")
+    texts, numbers = ([one.name for one in file.columns if one.kind == kind] for kind in ("text", "number"))
+    files, ids = find_names(texts, numbers, partial(_values, file))
+    arrays.names, arrays.ids = tuple(files), tuple(ids)
     return arrays
+
+
+def _values(file: ParquetFile, name: str) -> list[Any]:
+    """Return a column of labels or names, if it fits into memory."""
+    require_room(file.path, file.n_rows, _BYTES_PER_TEXT, "labels or names")
+    return file.values(name)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -111,6 +112,52 @@ def test_other_ways_to_write_a_table(tmp_path: Path, text: str) -> None:
     assert (file.read_rows(0, 2).tolist(), file.labels) == ([[1, 2], [3, 4]], ["a", "b"])
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("header", ["u;v;label\n", "\ufeff\nu;v;label\n", '"u";"v, w";"label"\n', ""])
+def test_tables_of_other_spreadsheets_are_read_with_a_note(tmp_path: Path, mark: str, header: str) -> None:
+    text = f"{header}1;-3;a\n1,5;,25;b,c\n+2,5e-3;;a\n".replace(";", mark)
+    file = opened(tmp_path / "x.csv", text, Keys(labels=None if header else "3"))
+    np.testing.assert_array_equal(file.read_rows(0, 3), [[1, -3], [1.5, 0.25], [0.0025, np.nan]])
+    assert file.labels == ["a", "b,c", "a"]
+    marks = {";": "semicolons", "\t": "tabs"}[mark]
+    assert [note.removeprefix(f"{tmp_path}/x.csv: ") for note in file.notes] == [
+        f"read with {marks} between the columns",
+        "read with decimal commas",
+    ]
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+tables = st.integers(1, 4).flatmap(
+    lambda width: st.lists(st.lists(finite, min_size=width, max_size=width), min_size=1, max_size=5)
+)
+
+
+def test_labels_with_commas_stay_text_next_to_decimal_points(tmp_path: Path) -> None:
+    file = opened(tmp_path / "x.csv", "u;label\n1.5;1,2\n2;1,3\n")
+    assert (file.read_rows(0, 2).tolist(), file.labels) == ([[1.5], [2]], ["1,2", "1,3"])
+
+
+LABEL_PAIRS = [("c.d", "a,b"), (7.0, 8.0), (0.5, 2.0), (3, 4), None]
+
+
+@given(tables, st.sampled_from([";", "\t"]), st.sampled_from(LABEL_PAIRS))
+def test_decimal_commas_give_the_same_features_bit_for_bit(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[float]], mark: str, labels: Any
+) -> None:
+    """As pandas writes them for a European spreadsheet."""
+    folder = tmp_path_factory.mktemp("x")
+    table = pd.DataFrame(rows, columns=[f"f{i}" for i in range(len(rows[0]))])
+    if labels:
+        table["label"] = [labels[i % 2] for i in range(len(rows))]
+    elif len(rows[0]) == 1:
+        table["g"] = 1.5  # a single column has no separator
+    table.to_csv(folder / "points.csv", index=False)
+    table.to_csv(folder / "commas.csv", index=False, sep=mark, decimal=",")
+    points, commas = (FeatureFile.open(folder / f"{name}.csv", Keys()) for name in ("points", "commas"))
+    assert commas.read_rows(0, len(rows)).tobytes() == points.read_rows(0, len(rows)).tobytes()
+    assert commas.labels == points.labels
+
+
 BAD = {
     "": "x.csv: is empty",
     "\n\n": "x.csv: is empty",
@@ -126,8 +173,17 @@ BAD = {
     "u,label,label\n1,a,b\n": "the columns label and label could each be the labels",
     "path,label\na.png,ant\n": "x.csv: has no columns of numbers; a table with the labels",
     "path,truth,label,residual\na,b,c,0.5\n": "x.csv: contains predictions of `crnr classify`",
-    "u;v\n1;2\n": "x.csv: the columns are separated by semicolons; save the file with commas",
-    "1\t2\n1\t2\n": "x.csv: the columns are separated by tabs; save the file with commas",
+    "u;v\tw\n1;2\t3\n": "x.csv: the columns are separated by semicolons; save the file with commas",
+    "u;v\n1;2;3\n": "x.csv, line 2: 3 columns, but there are 2 before",
+    "u, v;w\n1;2\n": "x.csv, line 1: has commas and semicolons; put names that contain a comma into quotes",
+    "1,5;2\n1;2\n": "x.csv, line 1: has semicolons and decimal commas, but no header; put the names of the",
+    'u,v\n1,"2,5"\n': "x.csv, line 2, column 2 .v.: '2,5' has a decimal comma; write points or separate",
+    "u;v\n1,5;2\n1;2.5\n": "x.csv, line 3: has numbers with points, but there are numbers with commas in "
+    "line 2; save the table with decimal points",
+    "u;v\n1.234,5;2\n": "x.csv, line 2: has numbers with points, but there are numbers with commas; save",
+    '"1,5","2,5",a\n1,2,b\n': "x.csv, line 1, column 1: '1,5' has a decimal comma; write points or separate",
+    'u,v\n1,"1,234.5"\n': "x.csv, line 2, column 2 .v.: '1,234.5' is not a number",
+    "u;v\n1,5;2\n1,2,3;2\n": "x.csv, line 3, column 1 .u.: '1,2,3' is not a number",
     'u,v\n1,"2\n3,4\n': "x.csv, line 3: not readable as CSV",
     f'u,v\n1,"{"2" * 200_000}"\n': "x.csv, line 2: not readable as CSV .field larger than",
 }

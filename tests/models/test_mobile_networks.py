@@ -1,9 +1,10 @@
-"""EfficientNet-Lite made of its weights: the published network, written out plainly in NumPy."""
+"""EfficientNet-Lite and MobileNetV2 made of weights: the published networks, plainly in NumPy."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from crnr_cli.choices import NetworkOptions
 from crnr_cli.jobs.model import get_model
 from crnr_cli.models.catalog import MODELS
-from crnr_cli.models.efficientnet_lite import make_model
+from crnr_cli.models.mobile_networks import make_model
 from crnr_cli.recipe.network_session import make_network
-from helpers.lite import DEEPER, HEAD, LITE0, State, tiny_state
+from helpers.lite import DEEPER, HEAD, LITE0, MOBILENET_BLOCKS, State, tiny_mobilenet, tiny_state
 from helpers.paths import ROOT
 
 SHARED = ROOT.parent / "shared" / "data"
@@ -29,46 +30,80 @@ def same_padding(side: int, width: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def plain_features(state: State, image: Any, stages: Any = LITE0) -> Any:
-    """Return the features of one image, (3, height, width), in double precision."""
+def convolved(
+    values: Any, state: State, names: tuple[str, str], stride: int, around: Any, **norm: Any
+) -> Any:
+    """Return a convolution with batch normalization; a kernel with one input belongs to one channel."""
+    kernel = state[f"{names[0]}.weight"].astype(np.float64)
+    width = kernel.shape[-1]
+    padded = np.pad(values, ((0, 0), around, around))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))
+    windows = windows[:, ::stride, ::stride]
+    if kernel.shape[1] == 1:
+        result = np.einsum("chwij,cij->chw", windows, kernel[:, 0])
+    else:
+        result = np.einsum("chwij,ocij->ohw", windows, kernel)
+    weight, bias, mean, variance = (
+        state[f"{names[1]}.{of}"].astype(np.float64)[:, None, None]
+        for of in ("weight", "bias", "running_mean", "running_var")
+    )
+    return (result - mean) / np.sqrt(variance + norm["epsilon"]) * weight + bias
 
-    def convolved(values: Any, name: str, norm: str, stride: int = 1) -> Any:
-        kernel = state[f"{name}.weight"].astype(np.float64)
-        width = kernel.shape[-1]
-        around = same_padding(values.shape[1], width, stride)
-        padded = np.pad(values, ((0, 0), around, around))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))
-        windows = windows[:, ::stride, ::stride]
-        if "depthwise" in name:
-            result = np.einsum("chwij,cij->chw", windows, kernel[:, 0])
-        else:
-            result = np.einsum("chwij,ocij->ohw", windows, kernel)
-        weight, bias, mean, variance = (
-            state[f"{norm}.{of}"].astype(np.float64)[:, None, None]
-            for of in ("weight", "bias", "running_mean", "running_var")
-        )
-        return (result - mean) / np.sqrt(variance + 0.001) * weight + bias
+
+def plain_features(state: State, image: Any, stages: Any = LITE0) -> Any:
+    """Return the features of EfficientNet-Lite for one image, (3, height, width), in double precision."""
+
+    def layer(values: Any, name: str, norm: str, stride: int = 1) -> Any:
+        around = same_padding(values.shape[1], state[f"{name}.weight"].shape[-1], stride)
+        return convolved(values, state, (name, norm), stride, around, epsilon=0.001)
 
     def relu6(values: Any) -> Any:
         clipped.append(float((values > 6).mean()))
         return np.minimum(np.maximum(values, 0), 6)
 
     clipped: list[float] = []
-    values = relu6(convolved(image.astype(np.float64), "_conv_stem", "_bn0", 2))
+    values = relu6(layer(image.astype(np.float64), "_conv_stem", "_bn0", 2))
     number = 0
     for stage, (count, _, stride) in enumerate(stages):
         for repeat in range(count):
             at, before = f"_blocks.{number}.", values
             if stage > 0:
-                values = relu6(convolved(values, f"{at}_expand_conv", f"{at}_bn0"))
+                values = relu6(layer(values, f"{at}_expand_conv", f"{at}_bn0"))
             step = stride if repeat == 0 else 1
-            values = relu6(convolved(values, f"{at}_depthwise_conv", f"{at}_bn1", step))
-            values = convolved(values, f"{at}_project_conv", f"{at}_bn2")
+            values = relu6(layer(values, f"{at}_depthwise_conv", f"{at}_bn1", step))
+            values = layer(values, f"{at}_project_conv", f"{at}_bn2")
             if step == 1 and values.shape == before.shape:
                 values = values + before
             number += 1
-    values = relu6(convolved(values, "_conv_head", "_bn1"))
+    values = relu6(layer(values, "_conv_head", "_bn1"))
     assert max(clipped) > 0.001  # otherwise nothing would be tested of it
+    return values.mean(axis=(1, 2))
+
+
+def plain_mobilenet(state: State, image: Any) -> Any:
+    """Return the features of MobileNetV2 for one image, layer by layer as torchvision has them."""
+
+    def layer(values: Any, name: str, norm: str, stride: int = 1) -> Any:
+        zeros = (state[f"{name}.weight"].shape[-1] - 1) // 2
+        return convolved(values, state, (name, norm), stride, (zeros, zeros), epsilon=1e-5)
+
+    def relu6(values: Any) -> Any:
+        clipped.append(float((values > 6).mean()))
+        return np.minimum(np.maximum(values, 0), 6)
+
+    clipped: list[float] = []
+    values = relu6(layer(image.astype(np.float64), "features.0.0", "features.0.1", 2))
+    for at, (stride, expands, adds) in enumerate(MOBILENET_BLOCKS, 1):
+        name, before = f"features.{at}.conv", values
+        if expands:
+            values = relu6(layer(values, f"{name}.0.0", f"{name}.0.1"))
+        inner = int(expands)
+        values = relu6(layer(values, f"{name}.{inner}.0", f"{name}.{inner}.1", stride))
+        values = layer(values, f"{name}.{inner + 1}", f"{name}.{inner + 2}")
+        if adds:
+            values = values + before
+    values = relu6(layer(values, "features.18.0", "features.18.1"))
+    assert max(clipped) > 0.001
     return values.mean(axis=(1, 2))
 
 
@@ -88,6 +123,42 @@ def test_efficientnet_lite_features_match_the_published_network(size: int, depth
     expected = np.array([plain_features(state, image, stages) for image in images])
     assert (expected.std(axis=0) > 0.002).sum() > HEAD / 2  # the others may be 0 or 6 for all images
     np.testing.assert_allclose(found, expected, rtol=5e-4, atol=5e-5)
+
+
+@pytest.mark.parametrize("size", [64, 65])
+def test_mobilenet_features_match_the_published_network(size: int) -> None:
+    """Both sides get zeros, for even and odd sides; TensorFlow would add them to one side of even ones."""
+    state = tiny_mobilenet()
+    images = np.random.default_rng(1).normal(size=(3, 3, size, size)).astype(np.float32)
+    found = run(make_model(state, size, None), images)
+    expected = np.array([plain_mobilenet(state, image) for image in images])
+    assert (expected.std(axis=0) > 0.002).sum() > HEAD / 2
+    np.testing.assert_allclose(found, expected, rtol=5e-4, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("features.18.0.weight", "features.18.0.weight are missing"),
+        ("features.1.conv.2.bias", "features.1.conv.2.bias are missing"),
+        ("features.9.conv.1.0.weight", "features.9.conv.1.weight are missing|shape"),
+    ],
+)
+def test_other_weights_of_a_mobilenet_are_refused(change: str, message: str) -> None:
+    state = tiny_mobilenet()
+    state.pop(change)
+    with pytest.raises(ValueError, match=message):
+        make_model(state, 64, None)
+
+
+def test_weights_of_another_family_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"the weights features\.0\.0\.weight are missing"):
+        make_model(tiny_state(), 64, None)
+    with pytest.raises(ValueError, match=r"the weights _conv_stem\.weight are missing"):
+        make_model(tiny_mobilenet(), 64, 1.0)
+    wider = {**tiny_mobilenet(), "features.19.0.weight": np.ones((2, 2, 1, 1))}
+    with pytest.raises(ValueError, match=r"the weights features\.19\.0\.weight belong to another network"):
+        make_model(wider, 64, None)
 
 
 def test_the_same_weights_give_the_same_bytes() -> None:
@@ -162,10 +233,26 @@ def test_weights_of_another_depth_are_refused() -> None:
         make_model(tiny_state(LITE0), 64, 1.1)
 
 
-LITE = [name for name, model in MODELS.items() if model.weights]
+# Extras cannot install the weights of mobilenet-v2, whose package declares versions that conflict with ours.
+MADE = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            model.weights.requirement is not None and find_spec(model.weights.package) is None,
+            reason=f"the weights of {name} are not installed",
+        ),
+    )
+    for name, model in MODELS.items()
+    if model.weights
+]
+SCALING = {
+    "efficientnet-lite": ((127.0,), (128.0,), "bicubic", 224 / 256),
+    # As torchvision's MobileNet_V2_Weights.IMAGENET1K_V1 has it, for colours from 0 to 1.
+    "mobilenet-v2": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bilinear", 224 / 256),
+}
 
 
-@pytest.mark.parametrize("name", LITE)
+@pytest.mark.parametrize("name", MADE)
 def test_the_models_of_the_catalogue(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The installed packages have the weights, and the model is the same everywhere."""
     monkeypatch.setenv("CRNR_MODELS", str(tmp_path))
@@ -177,7 +264,12 @@ def test_the_models_of_the_catalogue(name: str, tmp_path: Path, monkeypatch: pyt
     assert round(path.stat().st_size / 1e6) == model.megabytes
     network = make_network(NetworkOptions(path), 1)
     assert (network.size, network.n_outputs) == ((model.size, model.size), model.n_features)
-    assert (network.mean, network.std, network.filter) == ((127.0,), (128.0,), "bicubic")
+    mean, std, resampling, crop = SCALING[name.rstrip("012") if "lite" in name else name]
+    factor = 1 if len(mean) == 1 else 255
+    assert network.mean == pytest.approx([value * factor for value in mean])
+    assert network.std == pytest.approx([value * factor for value in std])
+    assert network.filter == resampling
+    assert network.crop == (crop if model.size == 224 else model.size / (model.size + 32))
 
 
 @pytest.mark.skipif(not FLOWERS, reason=f"the images in {SHARED} are not on this machine")
