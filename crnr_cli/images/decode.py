@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from PIL import Image, UnidentifiedImageError
 
@@ -32,6 +32,10 @@ _COMMON_BRANDS = (b"mif1", b"msf1")
 
 SMALL_FILE = 2**20  # bytes; a smaller file is read at once, because Pillow reads a few bytes at a time
 
+# Decoding at a reduced scale is cruder than resizing. So the decoder leaves this many times the pixels per
+# side that are needed, and resizing does the rest: see benchmarks/README.md.
+_OVERSAMPLING = 2
+
 _LONGEST_BRANDS = 256  # bytes of the list of brands that are read
 _NESTED_BOXES = ((b"meta", 4), (b"iprp", 0), (b"ipco", 0))  # each in the one before, after some bytes
 _DATA_BOXES = (b"meta", b"mdat", b"moov")
@@ -41,6 +45,8 @@ _ORIENTATION_TAG = 0x0112
 _BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
 _WHITE_IS_ZERO = 0
 _ON_ITS_SIDE = (5, 6, 7, 8)
+# Orientations in which the last column or row of the upright image is the first one in the file.
+_FROM_RIGHT, _FROM_BELOW = (2, 3, 6, 7), (3, 4, 7, 8)
 _AS_SEEN = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -62,12 +68,7 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         if request.header_only:
             return Pixels(width, height, 0, False, "", b"")
         size = _within(width, height, request.within) if request.within else request.size
-        if size is not None:
-            width, height = size
-            if request.crop:
-                width, height = math.ceil(width / request.crop), math.ceil(height / request.crop)
-            # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size; draft() never goes below the given size.
-            image.draft("RGB" if request.color else "L", (height, width) if on_its_side else (width, height))
+        scale = 1.0 if size is None else _reduce_scale(image, size, request, on_its_side)
         image.load()
         # Read again, because loading a TIFF turns it upright and removes its tag.
         orientation = _orientation(image)
@@ -77,10 +78,10 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         if request.eight_bit:
             seen = _to_eight_bits(seen)
         seen = _to_mode(seen, request.color)
-        if size is not None and request.crop:
-            seen = _central_part(seen, size, request.crop)
-        if size is not None and seen.size != size:
-            seen = seen.resize(size, Image.Resampling[request.filter.upper()])
+        if size is not None:
+            is_precise = request.precise_jpegs and scale > 1
+            full = _Full(width, height, scale, orientation) if is_precise else _Full(*seen.size)
+            seen = _resize(seen, full, size, request)
         return Pixels(
             width=seen.width,
             height=seen.height,
@@ -282,12 +283,57 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     return image.convert("F").point(lambda value: value * scale + 0.5).convert("L")
 
 
-def _central_part(image: Image.Image, size: tuple[int, int], share: float) -> Image.Image:
+def _reduce_scale(
+    image: Image.Image, size: tuple[int, int], request: PixelRequest, on_its_side: bool
+) -> float:
+    """Let a JPEG be decoded at 1/2, 1/4 or 1/8 of its size, if enough is left; return 2, 4, 8, or else 1."""
+    share = request.crop or 1.0
+    times = _OVERSAMPLING if request.precise_jpegs else 1
+    width, height = (math.ceil(side / share) * times for side in size)
+    before = image.width
+    # This never goes below the given size. Its box is the part of the reduced image that has content.
+    drafted = image.draft(
+        "RGB" if request.color else "L", (height, width) if on_its_side else (width, height)
+    )
+    return before / drafted[1][2] if drafted else 1.0
+
+
+class _Full(NamedTuple):
+    """The upright image before its scale was reduced."""
+
+    width: int
+    height: int
+    scale: float = 1.0
+    orientation: int = 1
+
+
+def _resize(image: Image.Image, full: _Full, size: tuple[int, int], request: PixelRequest) -> Image.Image:
+    """Resize the part of the upright image that is requested, which is chosen in the full image.
+
+    In a reduced image, the edges of this part are at fractions of a pixel.
+    """
+    box = _central_box(full, size, request.crop) if request.crop else (0, 0, full.width, full.height)
+    # The decoder completes the last column and row, which then have less content than the others.
+    right = image.width - full.width / full.scale if full.orientation in _FROM_RIGHT else 0.0
+    below = image.height - full.height / full.scale if full.orientation in _FROM_BELOW else 0.0
+    x0, x1 = (x / full.scale + right for x in box[::2])
+    y0, y1 = (y / full.scale + below for y in box[1::2])
+    left, top = math.floor(x0), math.floor(y0)
+    outer = left, top, math.ceil(x1), math.ceil(y1)
+    if outer != (0, 0, *image.size):
+        image = image.crop(outer)
+    within = x0 - left, y0 - top, x1 - left, y1 - top
+    if image.size == size and within == (0, 0, *size):
+        return image
+    return image.resize(size, Image.Resampling[request.filter.upper()], box=within)
+
+
+def _central_box(full: _Full, size: tuple[int, int], share: float) -> tuple[int, int, int, int]:
     """Return the largest centred box with the aspect ratio of `size`, scaled by `share`."""
-    scale = share * min(image.width / size[0], image.height / size[1])
+    scale = share * min(full.width / size[0], full.height / size[1])
     width, height = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
-    left, top = (image.width - width) // 2, (image.height - height) // 2
-    return image.crop((left, top, left + width, top + height))
+    left, top = (full.width - width) // 2, (full.height - height) // 2
+    return left, top, left + width, top + height
 
 
 def _within(width: int, height: int, longest: int) -> tuple[int, int]:

@@ -26,6 +26,9 @@ class PixelRequest(NamedTuple):
     filter: str = "bilinear"  # Pillow's name for the resampling filter
     eight_bit: bool = False  # convert images of more than 8 bits to bytes from 0 to 255
     within: int = 0  # without `size`: the largest width and height, to which larger images are reduced
+    precise_jpegs: bool = (
+        False  # whether JPEGs at a reduced scale have to resemble the full image more closely
+    )
 
     @property
     def bands(self) -> int:

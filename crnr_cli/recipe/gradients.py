@@ -14,7 +14,18 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, BLOCK_NORMS
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Section, Stored, is_one_color
+from crnr_cli.recipe.base import (
+    PRECISE_SINCE,
+    Extractor,
+    ImagesSeen,
+    Made,
+    OpenExtractor,
+    Section,
+    Stored,
+    describe_jpegs,
+    is_one_color,
+    read_precise,
+)
 from crnr_cli.recipe.oriented import OrientedGradients
 from crnr_cli.recipe.pixels import ON_PHOTOGRAPHS, working_size
 
@@ -44,12 +55,14 @@ class Gradients(Extractor):
     name: ClassVar[str] = "gradients"
     settings: ClassVar[tuple[str, ...]] = ("size", "color", "cell", "bins", "block_norm")
     since_version: ClassVar[int] = 2
+    newest_version: ClassVar[int] = PRECISE_SINCE
 
     size: tuple[int, int]  # the working size: width and height that images are resized to
     color: bool
     cell: int  # side in pixels
     bins: int = BINS  # directions
     block_norm: str = BLOCK_NORMS[0]
+    precise_jpegs: bool = True  # as in PixelRequest; False in galleries of crnr 0.2
 
     def __post_init__(self) -> None:
         """Check all settings, which come from the user or from an untrusted gallery."""
@@ -102,7 +115,14 @@ class Gradients(Extractor):
         return (places, Section(1, 1, N_COLORS, name="colour")) if self.color else (places,)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
-        return PixelRequest(self.size, self.color, max_pixels, with_hash, eight_bit=self.color)
+        return PixelRequest(
+            self.size,
+            self.color,
+            max_pixels,
+            with_hash,
+            eight_bit=self.color,
+            precise_jpegs=self.precise_jpegs,
+        )
 
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 3 if self.color else 1)
@@ -119,23 +139,32 @@ class Gradients(Extractor):
 
         return OpenExtractor(both)
 
+    @property
+    def version_needed(self) -> int:
+        return PRECISE_SINCE if self.precise_jpegs else self.since_version
+
     def to_stored(self) -> Stored:
-        described = {"extractor": json.dumps({"name": self.name, **asdict(self)})}
+        settings = {"name": self.name, **asdict(self)}
+        if not self.precise_jpegs:  # older versions do not know it
+            del settings["precise_jpegs"]
+        described = {"extractor": json.dumps(settings)}
         return Stored({**described, "width": self.size[0], "height": self.size[1], "color": self.color})
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
-        if set(settings) != {f.name for f in fields(cls)}:
+        precise = read_precise(settings)
+        if {*settings, "precise_jpegs"} != {f.name for f in fields(cls)}:
             raise ValueError("the description of the extractor is incomplete")
         size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))
         numbers = [*size, cell, bins] if isinstance(size, list) else []
         are_whole = len(numbers) == 4 and all(type(number) is int for number in numbers)
         if not are_whole or not isinstance(color, bool):
             raise ValueError("the description of the extractor is invalid")
-        return cls((size[0], size[1]), color, cell, bins, settings["block_norm"])
+        return cls((size[0], size[1]), color, cell, bins, settings["block_norm"], precise)
 
     def facts(self) -> dict[str, Any]:
-        described = {"name": self.name, "cell": self.cell, "bins": self.bins, "block_norm": self.block_norm}
+        names = ("name", "cell", "bins", "block_norm", "precise_jpegs")
+        described = {name: getattr(self, name) for name in names}
         return {"size": list(self.size), "color": self.color, "extractor": described}
 
     def tunable_settings(self) -> dict[str, Any]:
@@ -146,7 +175,7 @@ class Gradients(Extractor):
         norm = "" if self.block_norm == BLOCK_NORMS[0] else f", block norm {self.block_norm}"
         return (
             f"gradients, {self.size[0]}x{self.size[1]}, cells of {self.cell}, {self.bins} directions"
-            f"{norm}{colour}"
+            f"{norm}{colour}{describe_jpegs(self.precise_jpegs)}"
         )
 
 

@@ -15,7 +15,17 @@ from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.models.catalog import find_model
 from crnr_cli.models.presets import PRESETS
-from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Stored, is_one_color
+from crnr_cli.recipe.base import (
+    PRECISE_SINCE,
+    Extractor,
+    ImagesSeen,
+    Made,
+    OpenExtractor,
+    Stored,
+    describe_jpegs,
+    is_one_color,
+    read_precise,
+)
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
@@ -29,7 +39,7 @@ _NOT_STORED = {"folder", "session"}  # fields that belong to this process
 class Network(Extractor):
     name: ClassVar[str] = "network"
     settings: ClassVar[tuple[str, ...]] = tuple(f.name for f in fields(NetworkOptions))
-    newest_version: ClassVar[int] = 5
+    newest_version: ClassVar[int] = max(5, PRECISE_SINCE)
     is_slow: ClassVar[bool] = True
     default_power: ClassVar[float] = 0.7
 
@@ -47,6 +57,7 @@ class Network(Extractor):
     layout: str
     pool: str  # how a map becomes a vector
     mirror: bool = False  # whether a vector is the mean over the image and its mirror image
+    precise_jpegs: bool = True  # as in PixelRequest; False in galleries of crnr 0.2
     folder: str | None = field(default=None, compare=False)  # of the gallery, where the model may be too
     # The model, if choosing these settings has loaded it; it is not loaded again.
     session: Session | None = field(default=None, compare=False, repr=False)
@@ -102,6 +113,7 @@ class Network(Extractor):
             crop=self.crop,
             filter=self.filter,
             eight_bit=True,
+            precise_jpegs=self.precise_jpegs,
         )
 
     def is_blank(self, pixels: Array) -> Array:
@@ -134,13 +146,17 @@ class Network(Extractor):
     @property
     def version_needed(self) -> int:
         """3 is the first version in which the class token can be the vector, 5 the first with `mirror`."""
-        return 5 if self.mirror else 3 if self.pool == "cls" else self.since_version
+        since = 5 if self.mirror else 3 if self.pool == "cls" else self.since_version
+        return max(since, PRECISE_SINCE) if self.precise_jpegs else since
 
     def to_stored(self) -> Stored:
         width, height = self.size
         settings = self._settings() | {"pool": _STORED_POOLS.get(self.pool, self.pool)}
-        if not self.mirror:  # older versions do not know it
+        # Older versions know neither of these.
+        if not self.mirror:
             del settings["mirror"]
+        if not self.precise_jpegs:
+            del settings["precise_jpegs"]
         return Stored(
             {
                 "extractor": json.dumps(settings),
@@ -152,7 +168,7 @@ class Network(Extractor):
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
-        values = {"mirror": False, **settings}
+        values = {"mirror": False, **settings, "precise_jpegs": read_precise(settings)}
         expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
             raise ValueError("the description of the extractor is incomplete")
@@ -185,7 +201,7 @@ class Network(Extractor):
         return (
             f"{format_count(self.n_outputs, 'feature')} of {Path(self.model).name}, "
             f"{self.size[0]}x{self.size[1]}, {self.channels}, {self._preset()}"
-            f"{', mean with the mirror image' if self.mirror else ''}"
+            f"{', mean with the mirror image' if self.mirror else ''}{describe_jpegs(self.precise_jpegs)}"
         )
 
     def _preset(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +10,18 @@ from typing import Any, ClassVar
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
 from crnr_cli.images.pixels import PixelRequest
-from crnr_cli.recipe.base import Extractor, ImagesSeen, Made, OpenExtractor, Section, Stored, is_one_color
+from crnr_cli.recipe.base import (
+    PRECISE_SINCE,
+    Extractor,
+    ImagesSeen,
+    Made,
+    OpenExtractor,
+    Section,
+    Stored,
+    describe_jpegs,
+    is_one_color,
+    read_precise,
+)
 from crnr_cli.wording import Note
 
 _LARGEST_NATIVE = 64  # if all images have the same size, at most this, they keep it
@@ -57,9 +69,11 @@ def working_size(
 class RawPixels(Extractor):
     name: ClassVar[str] = "pixels"
     settings: ClassVar[tuple[str, ...]] = ("size", "color")
+    newest_version: ClassVar[int] = PRECISE_SINCE
 
     size: tuple[int, int]  # width and height that images are resized to
     color: bool = False
+    precise_jpegs: bool = True  # as in PixelRequest; False in galleries of crnr 0.2
 
     def __post_init__(self) -> None:
         if min(self.size) < 1:  # in an untrusted gallery
@@ -79,7 +93,7 @@ class RawPixels(Extractor):
         return (Section(self.size[1], self.size[0], 3 if self.color else 1, is_centred=True),)
 
     def request(self, max_pixels: int, *, with_hash: bool = False) -> PixelRequest:
-        return PixelRequest(self.size, self.color, max_pixels, with_hash)
+        return PixelRequest(self.size, self.color, max_pixels, with_hash, precise_jpegs=self.precise_jpegs)
 
     def is_blank(self, pixels: Array) -> Array:
         return is_one_color(pixels, 1)  # 1, as all-red images are usable: their bands differ
@@ -87,16 +101,26 @@ class RawPixels(Extractor):
     def open(self, jobs: int, provider: str = AUTO) -> OpenExtractor:
         return OpenExtractor(lambda pixels: pixels)
 
+    @property
+    def version_needed(self) -> int:
+        return PRECISE_SINCE if self.precise_jpegs else self.since_version
+
     def to_stored(self) -> Stored:
-        return Stored({"width": self.size[0], "height": self.size[1], "color": self.color})
+        described = {"extractor": json.dumps(self._settings())} if self.precise_jpegs else {}
+        return Stored({**described, "width": self.size[0], "height": self.size[1], "color": self.color})
+
+    def _settings(self) -> dict[str, Any]:
+        return {"name": self.name, "precise_jpegs": self.precise_jpegs}
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> RawPixels:
         values = stored.attributes
-        return cls((int(values["width"]), int(values["height"])), bool(values["color"]))
+        size = int(values["width"]), int(values["height"])
+        return cls(size, bool(values["color"]), read_precise(settings))
 
     def facts(self) -> dict[str, Any]:
-        return {"size": list(self.size), "color": self.color, "extractor": {"name": self.name}}
+        return {"size": list(self.size), "color": self.color, "extractor": self._settings()}
 
     def describe(self) -> str:
-        return f"pixels, {self.size[0]}x{self.size[1]}, {'colour' if self.color else 'grey'}"
+        colour = "colour" if self.color else "grey"
+        return f"pixels, {self.size[0]}x{self.size[1]}, {colour}{describe_jpegs(self.precise_jpegs)}"

@@ -141,7 +141,8 @@ def test_most_of_the_images_determine_whether_colour_is_used(
     assert built.exit == 0, built.err
     about = json.loads(built.out)
     assert (about["color"], about["size"]) == (color, [8, 8])
-    assert about["extractor"] == {"name": "gradients", "cell": 3, "bins": 8, "block_norm": "soft"}
+    settings = {"name": "gradients", "cell": 3, "bins": 8, "block_norm": "soft"}
+    assert about["extractor"] == {**settings, "precise_jpegs": True}
     assert about["n_inputs"] == 2 * 2 * 32 + (N_COLORS if color else 0)
 
 
@@ -152,7 +153,8 @@ def test_options_override_derived_settings(crnr: Runner) -> None:
     assert (built.exit, built.err) == (0, "")
     about = json.loads(built.out)
     assert (about["size"], about["color"]) == ([12, 9], True)
-    assert about["extractor"] == {"name": "gradients", "cell": 4, "bins": 6, "block_norm": "clipped"}
+    settings = {"name": "gradients", "cell": 4, "bins": 6, "block_norm": "clipped"}
+    assert about["extractor"] == {**settings, "precise_jpegs": True}
     assert load_gallery(Path("gallery.h5")).recipe.extractor == Gradients((12, 9), True, 4, 6, "clipped")
 
 
@@ -196,7 +198,7 @@ def test_the_description_is_stored_and_restored() -> None:
     }
     assert restore_extractor(stored) == EXTRACTOR
     recipe = Recipe.for_images(EXTRACTOR)
-    assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (2, recipe)
+    assert (recipe.since_version, Recipe.from_stored(recipe.to_stored())) == (5, recipe)
 
 
 def test_gradients_describe_their_settings() -> None:
@@ -205,7 +207,15 @@ def test_gradients_describe_their_settings() -> None:
 
 
 # Invalid settings of an untrusted gallery, and the messages.
-DESCRIBED = {"name": "gradients", "size": [8, 8], "color": False, "cell": 2, "bins": 8, "block_norm": "soft"}
+DESCRIBED = {
+    "name": "gradients",
+    "size": [8, 8],
+    "color": False,
+    "cell": 2,
+    "bins": 8,
+    "block_norm": "soft",
+    "precise_jpegs": True,
+}
 UNKNOWN = "this version of crnr does not know the extractor"
 BINS = "gradients: bins must be an even number from 2 to 64"
 NORM = "gradients: block_norm must be soft or clipped or none"
@@ -227,6 +237,7 @@ ALTERATIONS: dict[str, tuple[Any, str]] = {
     ),
     "no settings": ({"name": "gradients"}, "the description of the extractor is incomplete"),
     "a setting too many": ({**DESCRIBED, "lens": 1}, "the description of the extractor is incomplete"),
+    "a number instead of yes or no": ({**DESCRIBED, "precise_jpegs": 1}, INVALID),
     "no side": ({**DESCRIBED, "size": [0, 8]}, f"gradients: invalid image size 0x8; {AT_MOST}"),
     "a negative side": ({**DESCRIBED, "size": [8, -8]}, f"gradients: invalid image size 8x-8; {AT_MOST}"),
     "a huge side": (
@@ -531,20 +542,17 @@ def test_galleries_without_a_description_have_pixels_or_features() -> None:
             assert "extractor" not in file["recipe"].attrs
         assert (gallery.recipe.since_version, gallery.samples.parts) == (1, None)
     old = Stored({"width": 3, "height": 2, "color": True})
-    assert restore_extractor(old) == RawPixels((3, 2), True)
+    assert restore_extractor(old) == RawPixels((3, 2), True, precise_jpegs=False)
 
 
 @pytest.mark.parametrize("options", [[], ["--color"], ["--size", "5x4"]])
 def test_pixels_give_the_pixels_themselves(crnr: Runner, options: list[str]) -> None:
-    """The vector equals Pillow's pixels divided by their norm, to the bit, in a gallery of version 1."""
+    """The vector equals Pillow's pixels divided by their norm, to the bit."""
     make_images(crnr.here / "gallery")
     built = crnr("build", "gallery", "--extractor", "pixels", *options, "--dtype", "float64", "--json", "-q")
     assert (built.exit, built.err) == (0, "")
-    assert json.loads(built.out)["extractor"] == {"name": "pixels"}
+    assert json.loads(built.out)["extractor"] == {"name": "pixels", "precise_jpegs": True}
     gallery = load_gallery(Path("gallery.h5"))
-    with h5py.File("gallery.h5") as file:
-        assert file.attrs["version"] == 1
-        assert "extractor" not in file["recipe"].attrs
     for name, vector in zip(gallery.names, gallery.samples.vectors, strict=True):
         image = Image.open(name).convert("RGB" if options == ["--color"] else "L")
         if "--size" in options:

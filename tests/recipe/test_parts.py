@@ -234,7 +234,7 @@ def test_a_gallery_with_parts_answers_the_same_after_saving(tmp_path: Path, meth
     np.testing.assert_array_equal(loaded.samples.parts, gallery.recipe.part_edges)
     assert np.array_equal(loaded.residuals(queries), gallery.residuals(queries))
     with h5py.File(tmp_path / "g.h5") as file:
-        assert (file.attrs["version"], file["recipe"].attrs["parts"]) == (2, b"3x2")
+        assert (file.attrs["version"], file["recipe"].attrs["parts"]) == (5, b"3x2")
 
 
 INVALID: dict[str, tuple[Any, str]] = {
@@ -350,7 +350,7 @@ def test_evaluate_and_info_support_parts(in_tiles: Runner) -> None:
     about = in_tiles("info", "gallery.h5", "--json")
     assert (about.exit, about.err) == (0, "")
     found = json.loads(about.out)
-    assert (found["parts"], found["format_version"], found["factor"]) == ("2x2", 2, "dense")
+    assert (found["parts"], found["format_version"], found["factor"]) == ("2x2", 5, "dense")
 
 
 def paint(number: int, seed: int, grain: int = 1, shift: int = 0) -> Image.Image:
