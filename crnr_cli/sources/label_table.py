@@ -44,7 +44,8 @@ class LabelOptions:
                 if separator == ";" and len(row) != len(header):
                     fields = format_count(len(row), "field")
                     raise DataError(
-                        f"{self._line(reader.line_num)}: {fields} between semicolons, but the first line has {len(header)}; put fields with a semicolon into quotes"
+                        f"{self._line(reader.line_num)}: {fields} between semicolons, but the first "
+                        f"line has {len(header)}; put fields with a semicolon into quotes"
                     )
                 self._add(found, row[where[0]], row[where[1]], reader.line_num)
         return Labels(self.path, found, note_separator(self.path, separator if not self._is_tsv else ","))
