@@ -3,6 +3,7 @@
     python benchmarks/photos.py accuracy    # 12 kinds of flowers by every extractor, 102 kinds by lite0
     python benchmarks/photos.py draws       # 12 kinds of flowers, other examples each time
     python benchmarks/photos.py vectors     # the same flowers with other powers, and with --mirror
+    python benchmarks/photos.py peers       # crnr and scikit-learn on the same vectors of 12 and 102 kinds
     python benchmarks/photos.py speed       # crnr extract against onnxruntime alone, in turns
     python benchmarks/photos.py jpegs       # large JPEGs at a reduced scale against the full images
 
@@ -127,6 +128,47 @@ def official_split(data: Path, folder: Path, *options: str) -> float:
         with h5py.File(folder / f"{part}.h5", "w") as file:
             file["features"], file["labels"] = features[split == part], labels[split == part]
     return accuracy_of([folder / "train.h5", *options], [folder / "test.h5"], folder)[0]
+
+
+def peers(data: Path) -> None:
+    """Print the accuracy of crnr and of scikit-learn on the same vectors; peers are tuned on the gallery."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import LinearSVC
+
+    tuned = {
+        "linear SVM": GridSearchCV(LinearSVC(), {"C": [0.1, 1, 10, 100]}, n_jobs=2),
+        "logistic regression": GridSearchCV(LogisticRegression(max_iter=300), {"C": [1, 10, 100, 1000]}),
+        "ridge": GridSearchCV(RidgeClassifier(), {"alpha": [0.01, 0.1, 1, 10]}, n_jobs=2),
+        "LDA": GridSearchCV(LinearDiscriminantAnalysis(solver="lsqr"), {"shrinkage": [0.1, 0.3, 0.5, 0.9]}),
+    }
+    print(f"| kinds | power | crnr | {' | '.join(tuned)} |")
+    print("|---" * (3 + len(tuned)) + "|")
+    with scratch() as folder:
+        for kinds in (12, 102):
+            if kinds == 102:
+                official_split(data, folder)
+            else:
+                flowers, name = datasets.find(data, "flowers12"), "efficientnet-lite0"
+                get_model(name)
+                for part in ("train", "test"):
+                    crnr("extract", flowers / part, "-o", folder / f"{part}.h5", "--extractor", name, "-q")
+            for power in ("1", "0.7"):
+                share, n = accuracy_of([folder / "train.h5", "--power", power], [folder / "test.h5"], folder)
+                found = [share, *_peer_scores(list(tuned.values()), folder, float(power))]
+                cells = " | ".join(f"{100 * each:.2f}" for each in found)
+                print(f"| {kinds}, {n:,} queries | {power} | {cells} |", flush=True)
+
+
+def _peer_scores(tuned: list[Any], folder: Path, power: float) -> Iterator[float]:
+    parts = []
+    for part in ("train", "test"):
+        with h5py.File(folder / f"{part}.h5") as file:
+            raised, labels = file["features"][()].astype(float) ** power, file["labels"][()]
+        parts.append((raised / np.sqrt((raised**2).sum(axis=1, keepdims=True)), labels))
+    for model in tuned:
+        yield float(model.fit(*parts[0]).score(*parts[1]))
 
 
 def n_features(folder: Path) -> int:
@@ -304,16 +346,19 @@ def _timed(path: Path, request: PixelRequest) -> tuple[float, np.ndarray]:
 
 def _vectors(network: Network, pixels: np.ndarray) -> np.ndarray:
     raised = OpenNetwork(network, 1, "cpu").vectors(pixels).astype(float) ** network.default_power
-    return raised / np.sqrt((raised**2).sum(axis=1, keepdims=True))
+    unit: np.ndarray = raised / np.sqrt((raised**2).sum(axis=1, keepdims=True))
+    return unit
+
+
+RUNS = {each.__name__: each for each in (accuracy, draws, vectors, peers, speed, jpegs)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=("accuracy", "draws", "vectors", "speed", "jpegs"))
+    parser.add_argument("what", choices=tuple(RUNS))
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     given = parser.parse_args()
-    runs = {"accuracy": accuracy, "draws": draws, "vectors": vectors, "speed": speed, "jpegs": jpegs}
-    runs[given.what](given.data)
+    RUNS[given.what](given.data)
 
 
 if __name__ == "__main__":
