@@ -168,9 +168,9 @@ def test_pca_never_sees_the_samples_held_out(
     fitted = []
     fit = Recipe.fit
 
-    def recorded(recipe: Recipe, raw: Array) -> Recipe:
+    def recorded(recipe: Recipe, raw: Array, class_index: Array) -> Recipe:
         fitted.append(raw)
-        return fit(recipe, raw)
+        return fit(recipe, raw, class_index)
 
     tested = []
     split = compare_job.hold_out_share
