@@ -230,7 +230,7 @@ DEFAULTS: dict[str, Method] = {name: make_method(name, {}) for name in ("crnr", 
 
 
 def made(values: Values, steps: Mapping[str, Any], methods: Mapping[str, Method], **settings: Any) -> Vectors:
-    recipe = values.recipe.with_settings(steps).fit(values.gallery)
+    recipe = values.recipe.with_settings(steps).fit(values.gallery, values.labels)
     gallery, *queries = (
         recipe.unit_vectors(raw, "float32")[0] for raw in (values.gallery, *values.queries.values())
     )

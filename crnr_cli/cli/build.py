@@ -77,7 +77,7 @@ class ParameterOptions:
             parser=Number(above=0),
             metavar="X",
             help="Penalty of ADMM for negative weights (crnr, nrc).",
-            show_default="0.1",
+            show_default="auto",
         ),
     ] = None
     iterations: Annotated[

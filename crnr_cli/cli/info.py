@@ -32,7 +32,12 @@ _SMALLEST = 50  # shown if there are more
 _SHOWN_DECISIONS = 20
 _COLUMNS = ("sample", "class", "sha256", "bytes", "modified")
 _WIDTH = 80
-_STEPS = {"power": "power of features", "pca": "PCA", "parts": "tiles"}  # of the pipeline
+_STEPS = {  # of the pipeline
+    "power": "power of features",
+    "pca": "PCA",
+    "whiten": "whitening",
+    "parts": "tiles",
+}
 _AXES = ("first", "second", "third", "fourth")
 
 
@@ -126,6 +131,7 @@ def _show_cleaning(decisions: Sequence[Decision]) -> None:
 def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str]:
     """Return what is known about a gallery, by names that need no explanation."""
     from crnr_cli.gallery.cleaning import Cleaning, count_decisions
+    from crnr_cli.recipe.recipe import STEPS
     from crnr_cli.system.memory import format_size
 
     extractor, steps = gallery.recipe.extractor, gallery.recipe.settings
@@ -146,7 +152,7 @@ def _plain_facts(about: dict[str, Any], gallery: FittedGallery) -> dict[str, str
         }
     facts[f"features per {each}"] = str(about["n_inputs"])
     for name, words in _STEPS.items():
-        facts[words] = "none" if steps[name] in (None, 1.0) else _format_value(steps[name])
+        facts[words] = "none" if steps[name] in (None, STEPS[name].off) else _format_value(steps[name])
     facts |= {
         "vector length": str(about["dimension"]),
         "number type": about["dtype"],

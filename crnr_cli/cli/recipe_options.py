@@ -303,6 +303,14 @@ class Steps:
         int | None,
         _vectors_option(parser=Whole(), metavar="K", help="Reduce features to K principal components."),
     ] = None
+    whiten: Annotated[
+        float,
+        _vectors_option(
+            parser=Number(at_most=1),
+            metavar="RHO",
+            help="Shrink the differences within classes: the smaller RHO, the more; 0 is off.",
+        ),
+    ] = 0.0
     parts: Annotated[
         str | None,
         _vectors_option(
@@ -339,6 +347,15 @@ class TriedSteps:
             help="Numbers of principal components to try (0: no PCA), preferred one first.",
         ),
         HiddenNames("pca"),
+    ] = "0"
+    whiten: Annotated[
+        str,
+        _vectors_option(
+            "--try-whiten",
+            parser=OptionalText("0,0.9,0.7,0.5", r"[\d.]+(,[\d.]+)*"),
+            metavar="[RHO,...]",
+            help="Whitenings to try (0: none), preferred one first; without a value, 0,0.9,0.7,0.5.",
+        ),
     ] = "0"
     parts: Annotated[
         str,

@@ -316,7 +316,7 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
         for name, value in settings.items()
         if value is not None
         and value is not False
-        and (name, value) != ("neighbors", 0)  # the default
+        and (name, value) not in (("neighbors", 0), ("whiten", 0))  # the defaults
         and f"--{name}" not in reading
         and name not in extracted
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,13 +18,16 @@ from crnr_cli.methods import Method, Samples, State, fit_method
 from crnr_cli.methods.base import make_indexes, reorder_state
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.methods.folds import group_copies
+from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system.files import replacing
 from crnr_cli.system.names import class_key
 from crnr_cli.wording import Note, format_count, is_or_are
 
+WHITENED_MU = 1.0  # of crnr, for vectors that are whitened
 _WANTED_AGREEMENT = 0.99  # below the target of an index, which is measured on few samples
 _TOLERANCE = 1e-5  # between unit vectors of the same image, which other batches round differently
 
@@ -36,6 +39,16 @@ class BuildReport(Report):
     gallery: FittedGallery
     seconds: float
     file_bytes: int
+
+
+def suit_to_vectors(method: Method, recipe: Recipe, given: Collection[str]) -> Method:
+    """Return the method with the mu that suits whitened vectors, unless mu is among the given parameters.
+
+    Only crnr with all samples has been measured: see benchmarks/README.md.
+    """
+    if recipe.whitening is None or not isinstance(method, Crnr) or "mu" in given:
+        return method
+    return replace(method, mu=WHITENED_MU)
 
 
 def make_gallery(
@@ -70,6 +83,9 @@ def fit_again(
     if gallery := _keep_state(old, read):
         notes: list[Note] = []
     else:
+        if read.recipe.whitening:
+            recipe, vectors = read.recipe.refit_whitening(read.values, read.class_index())
+            read = replace(read, recipe=recipe, values=vectors)
         gallery, notes = make_gallery(read, old.method, progress)
         gallery = replace(gallery, label_type=old.label_type)
     if old.calibration is None or gallery.calibration is not None:

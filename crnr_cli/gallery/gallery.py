@@ -18,7 +18,7 @@ from crnr_cli.arrays import Array, Stamp, Values, map_values, row_minima, take_r
 from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
 from crnr_cli.methods import Method, Samples, State
-from crnr_cli.methods.base import residuals
+from crnr_cli.methods.base import RefittedSamples, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
@@ -339,7 +339,17 @@ class FittedGallery:
 
     def calibrate(self, jobs: int, progress: Progress = silent) -> FittedGallery:
         """Return the gallery with a calibration; up to `jobs` folds are classified at once."""
-        return replace(self, calibration=calibrate(self.samples, self.method, self.hashes, jobs, progress))
+        found = calibrate(self.samples_to_hold_out, self.method, self.hashes, jobs, progress)
+        return replace(self, calibration=found)
+
+    @property
+    def samples_to_hold_out(self) -> Samples:
+        """The samples, whose vectors are made again without those held out, if classes matter."""
+        samples = self.samples
+        refit = self.recipe.refitter(samples.vectors, samples.class_index)
+        if refit is None:
+            return samples
+        return RefittedSamples(samples.vectors, samples.edges, samples.parts, refit=refit)
 
     @property
     def has_outdated_calibration(self) -> bool:
@@ -348,9 +358,9 @@ class FittedGallery:
     @cached_property
     def certainty(self) -> Calibrated:
         """The probabilities of answers: as stored, or computed once, on first access."""
-        stored = self.calibration or calibrate(self.samples, self.method, self.hashes)
+        stored = self.calibration or calibrate(self.samples_to_hold_out, self.method, self.hashes)
         if stored.certainty is None or self.has_outdated_calibration:
-            stored = calibrate(self.samples, self.method, self.hashes)
+            stored = calibrate(self.samples_to_hold_out, self.method, self.hashes)
         assert stored.certainty is not None
         return stored.certainty
 

@@ -92,6 +92,10 @@ class ReadSamples:
         table = self.table.take(rows)
         return self if table is self.table else replace(self, table=table, values=self.values[rows])
 
+    def class_index(self) -> Array:
+        """Return (n,): the class of every sample, as a number in name order."""
+        return np.unique(list(self.table.labels), return_inverse=True)[1]
+
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
         """Return (n, d): the unit vectors of the raw values by a fitted recipe."""
         parts = []
@@ -124,7 +128,9 @@ def read_samples(
     _require_memory([recipe], len(source), reading)
     collector = _Collector(recipe, source, reading, raw=not recipe.is_fitted)
     read = check_new(_read(collector, workers, progress, notes), source)
-    return read if recipe.is_fitted else read.apply(recipe.fit(read.values), reading.dtype)
+    if recipe.is_fitted:
+        return read
+    return read.apply(recipe.fit(read.values, read.class_index()), reading.dtype)
 
 
 def read_raw(source: Source, reading: Reading, progress: Progress = silent) -> ReadSamples:

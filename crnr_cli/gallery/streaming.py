@@ -36,6 +36,7 @@ from crnr_cli.gallery.workers import Here
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Method
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.base import Block
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.sources.tables import Features
 from crnr_cli.system import memory
@@ -62,8 +63,12 @@ def stream_samples(
     recipe = unfitted
     if any(step.learns for step in recipe.steps):
         covariance = 3 * 8 * source.n_features**2
+        means = 8 * len(set(stream.labels)) * source.n_features if recipe.whitening else 0
+        steps = " and ".join(f"--{step.name}" for step in recipe.steps if step.learns)
         memory.require_memory(
-            covariance, f"--pca of {format_count(source.n_features, 'feature')}", "use fewer features"
+            covariance + means,
+            f"{steps} of {format_count(source.n_features, 'feature')}",
+            "use fewer features",
         )
     if not recipe.is_fitted:
         recipe = recipe.fit_to_blocks(lambda: stream.raw_blocks(unfitted))
@@ -105,6 +110,8 @@ class _Stream:
         self._n_skipped = 0  # of the failed samples, without unrelated files
         self._add_errors((row, unlabelled) for row, label in enumerate(labels) if label is None)
         self.labels = [label or "" for label in labels]
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(self.labels))}
+        self._class_index = np.array([numbers[label] for label in self.labels])
         self.hashes = np.zeros(len(source), "S64")  # a list of a million texts would take twice the memory
         self.stamps = [Stamp()] * len(source)
 
@@ -112,15 +119,17 @@ class _Stream:
         """Return the failed samples, and the reasons."""
         return [self._left_out(row) for row in sorted(self._errors)]
 
-    def raw_blocks(self, recipe: Recipe) -> Iterator[Array]:
+    def raw_blocks(self, recipe: Recipe) -> Iterator[Block]:
         """Yield the raw values of the usable samples, to fit the recipe to; record the others."""
         for batch in self._batches():
             screened = recipe.drop_unusable(batch)
             self._note(screened)
             self._progress("fitting", batch.end, len(self._source))
-            is_labelled = [self._row(batch, sample) not in self._errors for sample in screened.rows.tolist()]
+            rows = [self._row(batch, sample) for sample in screened.rows.tolist()]
+            is_labelled = [row not in self._errors for row in rows]
             if any(is_labelled):
-                yield screened.values if all(is_labelled) else screened.values[is_labelled]
+                values = screened.values if all(is_labelled) else screened.values[is_labelled]
+                yield Block(values, self._class_index[rows][is_labelled])
         self._refuse_bad()
 
     def write_vectors(self, recipe: Recipe, new: NewGallery, *, was_fitted: bool) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ import numpy as np
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.duplicates import Looks, find_exact_copies, find_near_pairs, group_pairs, read_looks
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.fit import KnownSamples, sort_by_class
+from crnr_cli.gallery.fit import KnownSamples, sort_by_class, suit_to_vectors
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.hdf5_contents import is_gallery
 from crnr_cli.gallery.queries import with_model_at
@@ -101,7 +101,9 @@ def audit(
         refuse_mismatch(queries, gallery.recipe)
     samples, method = gallery.samples, gallery.method
     folds = Folds.of(samples, gallery.hashes)
-    residuals = residuals_without_doubtful_labels(samples, method, folds, reading.n_jobs, progress)
+    residuals = residuals_without_doubtful_labels(
+        gallery.samples_to_hold_out, method, folds, reading.n_jobs, progress
+    )
     looks, of_looks = _read_looks(gallery, reading)
     copies = find_exact_copies(gallery.hashes)
     again = {i for group in copies for i in group[1:]}
@@ -160,7 +162,7 @@ def _open(
         table=in_order.table,
         classes=classes,
         recipe=read.recipe,
-        method=make_method("crnr", {}),
+        method=suit_to_vectors(make_method("crnr", {}), read.recipe, ()),
         state={},
     )
     return gallery, read.left_out, read.notes
@@ -168,7 +170,8 @@ def _open(
 
 def _read_looks(gallery: FittedGallery, reading: Reading) -> tuple[Looks, list[Note]]:
     """Return the samples with their images, as far as available, and a note on missing images."""
-    vectors, names = gallery.samples.vectors, gallery.names
+    # Whitening makes images of one class more similar than they look.
+    vectors, names = gallery.recipe.undo_whitening(gallery.samples.vectors), gallery.names
     if gallery.recipe.kind == "features":
         text = "near duplicates: found by the cosine of the features alone, because there are no images"
         return Looks.of(vectors), [Note("looks", text)]
@@ -203,8 +206,9 @@ def _find_known_queries(
 ) -> list[Known]:
     """Return the queries that are also in the gallery, each with its first matching sample."""
     kind = gallery.recipe.kind
-    names, hashes, vectors = read.table.names, read.table.hashes, read.values
-    is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).known_mask(hashes, vectors)
+    names, hashes = read.table.names, read.table.hashes
+    is_copy = KnownSamples.of(kind, gallery.hashes, gallery.samples.vectors).known_mask(hashes, read.values)
+    vectors = gallery.recipe.undo_whitening(read.values)
     queries = Looks.of(vectors)
     if kind == "pictures":
         queries = read_looks(vectors, names, hashes, DecoderPool(reading.jobs), reading.max_pixels)

@@ -11,7 +11,7 @@ from pathlib import Path
 from crnr_cli.errors import CrnrError
 from crnr_cli.gallery.extraction import read_through_cache
 from crnr_cli.gallery.file import new_gallery, refuse_other_ending, save_gallery
-from crnr_cli.gallery.fit import BuildReport, make_gallery
+from crnr_cli.gallery.fit import BuildReport, make_gallery, suit_to_vectors
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.samples import Reading, ReadSamples, read_samples
 from crnr_cli.gallery.streaming import can_stream, stream_samples
@@ -77,7 +77,7 @@ def _fit(
     read: ReadSamples, method: Method, options: BuildOptions, progress: Progress
 ) -> tuple[FittedGallery, list[Note]]:
     progress("fitting", 0, 1)
-    gallery, notes = make_gallery(read, method, progress)
+    gallery, notes = make_gallery(read, suit_to_vectors(method, read.recipe, options.parameters), progress)
     progress("fitting", 1, 1)
     if options.calibrate:
         gallery = gallery.calibrate(options.reading.n_jobs, progress)

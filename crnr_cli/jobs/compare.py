@@ -10,7 +10,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, take_rows
 from crnr_cli.errors import CrnrError, DataError, UsageError
-from crnr_cli.gallery.fit import KnownSamples, copies_note, notes_on_copies, sort_by_class
+from crnr_cli.gallery.fit import KnownSamples, copies_note, notes_on_copies, sort_by_class, suit_to_vectors
 from crnr_cli.gallery.gallery import SampleTable
 from crnr_cli.gallery.queries import make_class_chooser
 from crnr_cli.gallery.reading import refuse_mismatch
@@ -100,7 +100,7 @@ class _Drawn:
         return kept[1]
 
     def _make_split(self, held: Array) -> Split:
-        recipe = self.gallery.recipe.fit(self.gallery.values[~held])
+        recipe = self.gallery.recipe.fit(self.gallery.values[~held], self.class_index[~held])
         vectors = self.gallery.vectors_by(recipe, self.dtype)
         samples = Samples.of(vectors[~held], self.class_index[~held], recipe.part_edges)
         return Split(samples, vectors[held & self.is_tested])
@@ -142,6 +142,8 @@ def compare(
     methods, notes = _choose_methods(options)
     gallery, test = _read(names, options, progress)
     classes, order, class_index = sort_by_class(gallery.table.labels, gallery.recipe.kind)
+    given = options.settings
+    methods = [suit_to_vectors(method, gallery.recipe, given.get(method.name, {})) for method in methods]
     splits: _Given | _Drawn
     truths: Sequence[str]
     if test is None:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,14 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.file import refuse_other_ending
-from crnr_cli.gallery.fit import BuildReport, make_gallery, notes_on_copies, sort_by_class, write_gallery
+from crnr_cli.gallery.fit import (
+    BuildReport,
+    make_gallery,
+    notes_on_copies,
+    sort_by_class,
+    suit_to_vectors,
+    write_gallery,
+)
 from crnr_cli.gallery.reading import Grid, extractors_for_grid
 from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.workers import Here, Workers
@@ -117,7 +125,8 @@ class FoldedSamples:
 
     def _make_fold(self, how: VectorRecipe, number: int) -> Fold:
         held_out, raw = self.fold_of == number, self.raw[how.number]
-        recipe = self.recipes[how.number].with_settings(dict(how.steps)).fit(raw[~held_out])
+        unfitted = self.recipes[how.number].with_settings(dict(how.steps))
+        recipe = unfitted.fit(raw[~held_out], self.class_index[~held_out])
         batches = [raw[start : start + BATCH] for start in range(0, len(raw), BATCH)]
         vectors = np.concatenate([recipe.unit_vectors(batch, self.dtype)[0] for batch in batches])
         return Fold.of(Samples.of(vectors, self.class_index, recipe.part_edges), held_out, self.is_tested)
@@ -177,8 +186,9 @@ def tune_samples(
     neighbors = options.neighbors or _neighbors(len(class_index))
     _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
     recipes, notes = _recipes(samples, options)
-    methods = _methods(options.methods, neighbors)
     default = make_method(DEFAULT.name, DEFAULT.parameters | {"neighbors": neighbors[0]})
+    default = suit_to_vectors(default, raw.recipe.with_settings(dict(recipes[0].steps)), ())
+    methods = _methods(options.methods, neighbors, default.parameters["mu"])
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
@@ -244,11 +254,16 @@ def _neighbors(n_samples: int) -> Sequence[int]:
     return (0, *NEIGHBORS) if n_samples <= _ALL_UP_TO else NEIGHBORS
 
 
-def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Method]:
-    """Return the methods to fit, the default first. Each crnr and nrc covers all numbers of iterations."""
+def _methods(
+    names: Sequence[str], neighbors: Sequence[int] = (0,), usual: float = DEFAULT.mu
+) -> list[Method]:
+    """Return the methods to fit, the default first, whose mu is the usual one.
+
+    Each crnr and nrc covers all numbers of iterations.
+    """
     grid: list[Method] = []
     for count in neighbors:
-        tried = _LOCAL if count else sorted(product(LAMS, MUS), key=_distance)
+        tried = _LOCAL if count else sorted(product(LAMS, MUS), key=partial(_distance, usual))
         grid += [make_method(Crnr.name, {"lam": lam, "mu": mu, "neighbors": count}) for lam, mu in tried]
     others: list[Method] = []
     for name in names:
@@ -261,10 +276,10 @@ def _methods(names: Sequence[str], neighbors: Sequence[int] = (0,)) -> list[Meth
     return [grid[0], *others, *grid[1:]]  # requested methods come early, in case the budget ends
 
 
-def _distance(setting: tuple[float, float]) -> tuple[int, int]:
-    """Return the distance in the grid from the default lam and mu, to try near settings first."""
+def _distance(usual: float, setting: tuple[float, float]) -> tuple[int, int]:
+    """Return the distance in the grid from the default lam and the usual mu, to try near settings first."""
     lam, mu = setting
-    return abs(MUS.index(mu) - MUS.index(DEFAULT.mu)), abs(LAMS.index(lam) - LAMS.index(DEFAULT.lam))
+    return abs(MUS.index(mu) - MUS.index(usual)), abs(LAMS.index(lam) - LAMS.index(DEFAULT.lam))
 
 
 def _passes(
@@ -357,7 +372,8 @@ def _build(
     """Build the gallery from the values that were read for tuning, so nothing is read twice."""
     setting = report.chosen.setting
     raw = read[setting.vectors.number]
-    recipe = raw.recipe.with_settings(dict(setting.vectors.steps)).fit(raw.values)
+    unfitted = raw.recipe.with_settings(dict(setting.vectors.steps))
+    recipe = unfitted.fit(raw.values, raw.class_index())
     gallery, notes = make_gallery(raw.apply(recipe, options.reading.dtype), setting.method)
     return BuildReport(
         gallery=gallery,

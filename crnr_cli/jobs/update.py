@@ -263,7 +263,8 @@ def _rewrite(
         vectors, table, cleaning = gallery.samples.vectors, gallery.table.with_stamps(), Cleaning.of(gallery)
         new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors), cleaning)
         changes, notes = compare_tables(table, new.table), new.notes
-        learnt = [step.describe() for step in gallery.recipe.steps if step.learns]
+        kept = (step for step in gallery.recipe.steps if step.learns and not step.is_refitted)
+        learnt = [step.describe() for step in kept]
         if learnt and (changes.added or changes.changed):
             text = (
                 f"{', '.join(learnt)}: still fitted to the old examples; "

@@ -112,6 +112,20 @@ class Samples:
         """Return the rows of these classes, one class after the other."""
         return concatenate_spans(self.edges, classes)
 
+    def vectors_by(self, is_kept: Array) -> Array:
+        """Return (n, d): all vectors as they are in a gallery of the samples of this mask alone."""
+        return self.vectors
+
+
+@dataclass(frozen=True)
+class RefittedSamples(Samples):
+    """Samples whose vectors depend on the classes of the others, so held-out samples must not take part."""
+
+    refit: Callable[[Array], Array] = field(kw_only=True, compare=False)  # from a mask to all vectors
+
+    def vectors_by(self, is_kept: Array) -> Array:
+        return self.refit(is_kept)
+
 
 def batch_size(n_samples: int) -> int:
     """Return the queries per batch: about 16 MB per n x m array, and products large enough to be fast.

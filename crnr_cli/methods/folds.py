@@ -15,7 +15,15 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Values, stack
 from crnr_cli.errors import UsageError
-from crnr_cli.methods.base import Method, Samples, Split, fit_bytes, fit_method, residuals_in_batches
+from crnr_cli.methods.base import (
+    Method,
+    RefittedSamples,
+    Samples,
+    Split,
+    fit_bytes,
+    fit_method,
+    residuals_in_batches,
+)
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 
@@ -223,11 +231,13 @@ def held_out_residuals(
     def answer(number: int) -> tuple[Array, Values]:
         is_held = fold_of == number
         kept, places = ~is_held & is_trusted, np.flatnonzero(is_held & is_tested)
-        rest = Samples.of(samples.vectors[kept], samples.class_index[kept], samples.parts)
-        split = Split(rest, samples.vectors[places])
+        vectors = samples.vectors_by(kept)
+        rest = Samples.of(vectors[kept], samples.class_index[kept], samples.parts)
+        split = Split(rest, vectors[places])
         return places, stack(list(residuals_in_batches(method, split, fit_method(method, rest))))
 
-    needed = fit_bytes(method, samples) + 2 * samples.vectors.nbytes
+    copies = 6 if isinstance(samples, RefittedSamples) else 2
+    needed = fit_bytes(method, samples) + copies * samples.vectors.nbytes
     memory.require_memory(
         needed + result_bytes, "holding examples out of the gallery", "use --pca or fewer examples"
     )

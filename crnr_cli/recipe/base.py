@@ -30,6 +30,13 @@ class Stored:
         return Stored(self.attributes | other.attributes, self.arrays | other.arrays, self.folder)
 
 
+class Block(NamedTuple):
+    """Some samples of the gallery."""
+
+    values: Array  # (m, d)
+    class_index: Array  # (m,): the class of each, as a number
+
+
 class RecipePart(ABC):
     """A part of a recipe, which a gallery file stores; a frozen dataclass."""
 
@@ -60,6 +67,7 @@ class Step(RecipePart):
     off: ClassVar[Any]  # the setting for not using the step
     tried: ClassVar[tuple[Any, ...]]  # the settings that `tune` tries by default, the preferred one first
     learns: ClassVar[bool] = False  # whether fitting it depends on the gallery
+    is_refitted: ClassVar[bool] = False  # whether it is fitted again when the gallery changes
     keeps_places: ClassVar[bool] = True  # whether every value still belongs to one place in the image
 
     @classmethod
@@ -97,11 +105,11 @@ class Step(RecipePart):
         """Return the step with an automatic setting decided, by the lowest raw value of the gallery."""
         return self
 
-    def fit(self, values: Array) -> Self:
+    def fit(self, values: Array, class_index: Array) -> Self:
         """Fit to the gallery's values after the previous steps, in float64; they may be overwritten."""
         return self
 
-    def fit_to_blocks(self, blocks: Iterable[Array]) -> Self:
+    def fit_to_blocks(self, blocks: Iterable[Block]) -> Self:
         """Return the fitted step, like `fit`, from blocks of rows that need not fit into memory together."""
         return self
 

@@ -13,11 +13,12 @@ from crnr_cli.arrays import Array, Batch
 from crnr_cli.choices import AUTO, CPU
 from crnr_cli.errors import SampleError, UsageError
 from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
-from crnr_cli.recipe.base import Extractor, OpenExtractor, RecipePart, Step, Stored
+from crnr_cli.recipe.base import Block, Extractor, OpenExtractor, RecipePart, Step, Stored
 from crnr_cli.recipe.gradients import Gradients
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.steps import Parts, Pca, Power
+from crnr_cli.recipe.whitening import Whiten
 from crnr_cli.wording import format_count
 
 STEPS: dict[str, type[Step]] = {
@@ -25,6 +26,7 @@ STEPS: dict[str, type[Step]] = {
     for step in (
         Power,
         Pca,
+        Whiten,
         Parts,
     )
 }
@@ -39,6 +41,8 @@ EXTRACTORS: dict[str, type[Extractor]] = {
 # The newest version of the gallery format: older ones lack some of these.
 _PARTS: tuple[type[RecipePart], ...] = (*STEPS.values(), *EXTRACTORS.values())
 NEWEST_VERSION = max(max(part.since_version, part.newest_version) for part in _PARTS)
+
+_ROWS = 1024  # vectors that are whitened again at once
 
 
 def make_steps(settings: Mapping[str, Any]) -> tuple[Step, ...]:
@@ -166,21 +170,74 @@ class Recipe:
         lowest = min(float(raw.min()) for raw in blocks)
         return replace(self, steps=_leave_out_unused(step.decide(lowest) for step in self.steps))
 
-    def fit(self, raw: Array) -> Recipe:
+    def fit(self, raw: Array, class_index: Array) -> Recipe:
         """Return the recipe with its steps fitted, one after the other, to the gallery's raw values."""
         steps: list[Step] = []
         for step in self.decide([raw]).steps:
-            steps.append(step if step.is_fitted else step.fit(_apply_steps(steps, raw)))
-        return replace(self, steps=tuple(steps))
+            steps.append(step if step.is_fitted else step.fit(_apply_steps(steps, raw), class_index))
+        return replace(self, steps=_leave_out_unused(steps))
 
-    def fit_to_blocks(self, blocks: Callable[[], Iterator[Array]]) -> Recipe:
+    def fit_to_blocks(self, blocks: Callable[[], Iterator[Block]]) -> Recipe:
         """Return the fitted recipe, like `fit`; the blocks of raw values are read again for every step."""
         steps: list[Step] = []
-        for step in self.decide(blocks()).steps:
+        for step in self.decide(block.values for block in blocks()).steps:
             steps.append(
                 step if step.is_fitted else step.fit_to_blocks(_apply_steps_to_blocks(steps, blocks()))
             )
-        return replace(self, steps=tuple(steps))
+        return replace(self, steps=_leave_out_unused(steps))
+
+    @property
+    def whitening(self) -> Whiten | None:
+        """The step that whitens vectors, which is the last one."""
+        return next((step for step in self.steps if isinstance(step, Whiten)), None)
+
+    def undo_whitening(self, vectors: Array) -> Array:
+        """Return unit vectors as they would be without whitening."""
+        if self.whitening is None:
+            return vectors
+        plain = np.empty_like(vectors)
+        for rows in _slices(len(vectors)):
+            plain[rows] = _undo(self.whitening, vectors[rows])
+        return plain
+
+    def refit_whitening(self, vectors: Array, class_index: Array) -> tuple[Recipe, Array]:
+        """Return the recipe with its whitening fitted to these unit vectors, and the new vectors.
+
+        Nothing changes without whitening, or if no class has two different samples any more.
+        """
+        old = self.whitening
+        if old is None:
+            return self, vectors
+        if len(vectors) <= vectors.shape[1]:
+            new = old.fit(_undo(old, vectors), class_index)
+        else:
+            new = old.fit_to_blocks(
+                Block(_undo(old, vectors[rows]), class_index[rows]) for rows in _slices(len(vectors))
+            )
+        if new.axes is None:
+            return self, vectors
+        whitened, dtype = np.empty_like(vectors), str(vectors.dtype)
+        for rows in _slices(len(vectors)):
+            whitened[rows] = _unit(new.apply(_undo(old, vectors[rows]), dtype))
+        return replace(self, steps=(*self.steps[:-1], new)), whitened
+
+    def refitter(self, vectors: Array, class_index: Array) -> Callable[[Array], Array] | None:
+        """Return a function from a mask of some samples to all vectors as whitened by these samples alone.
+
+        None without whitening: other steps do not depend on classes, so held-out samples may fit them.
+        """
+        whitening = self.whitening
+        if whitening is None:
+            return None
+        plain, dtype = self.undo_whitening(vectors), str(vectors.dtype)
+
+        def refit(is_kept: Array) -> Array:
+            fitted = whitening.fit(plain[is_kept].astype(np.float64), class_index[is_kept])
+            if fitted.axes is None:
+                return plain
+            return _unit(fitted.apply(plain.astype(np.float64), dtype)).astype(dtype)
+
+        return refit
 
     def fit_bytes(self, n_samples: int, itemsize: int) -> int:
         """Estimate how much memory is needed to hold the vectors and to fit the steps."""
@@ -334,18 +391,33 @@ def _magnitudes(raw: Array) -> tuple[Array, list[SampleError | None]]:
     return largest, faults
 
 
-def _apply_steps_to_blocks(steps: Sequence[Step], blocks: Iterator[Array]) -> Iterator[Array]:
+def _slices(n: int) -> Iterator[slice]:
+    """Yield slices of rows, few enough that their copies in float64 need no memory."""
+    return (slice(start, start + _ROWS) for start in range(0, n, _ROWS))
+
+
+def _undo(whitening: Whiten, vectors: Array) -> Array:
+    """Return (m, d): unit vectors in float64 as they would be without whitening."""
+    return _unit(whitening.undo(vectors.astype(np.float64), "float64"))
+
+
+def _unit(values: Array) -> Array:
+    norms = np.sqrt(np.einsum("md,md->m", values, values))
+    return values / np.where(norms > 0, norms, 1)[:, None]
+
+
+def _apply_steps_to_blocks(steps: Sequence[Step], blocks: Iterator[Block]) -> Iterator[Block]:
     """Yield the values of the blocks after these steps, like `_apply_steps`.
 
     The first block sets the scale, which is as good as any: no step depends on it.
     """
     scale = 0.0
-    for raw in blocks:
+    for raw, class_index in blocks:
         scale = scale or max(abs(float(raw.min())), abs(float(raw.max())))
         values = np.divide(raw, scale, dtype=np.float64)
         for step in steps:
             values = step.apply(values, "float64")
-        yield values
+        yield Block(values, class_index)
 
 
 def _apply_steps(steps: Sequence[Step], raw: Array) -> Array:

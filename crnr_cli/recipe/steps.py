@@ -13,7 +13,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.recipe.base import Extractor, Section, Step, Stored
+from crnr_cli.recipe.base import Block, Extractor, Section, Step, Stored
 from crnr_cli.wording import format_count
 
 _LARGEST = 100  # beyond that, all values but the largest vanish
@@ -117,11 +117,11 @@ class Pca(Step):
     def is_fitted(self) -> bool:
         return self.axes is not None
 
-    def fit(self, values: Array) -> Pca:
+    def fit(self, values: Array, class_index: Array) -> Pca:
         return replace(self, axes=principal_axes(values, self.count))
 
-    def fit_to_blocks(self, blocks: Iterable[Array]) -> Pca:
-        return replace(self, axes=principal_axes_of_blocks(blocks, self.count))
+    def fit_to_blocks(self, blocks: Iterable[Block]) -> Pca:
+        return replace(self, axes=principal_axes_of_blocks((block.values for block in blocks), self.count))
 
     def fit_bytes(self, n_samples: int, n_inputs: int, itemsize: int) -> int:
         return n_samples * n_inputs * (itemsize + 8) + 3 * 8 * min(n_samples, n_inputs) ** 2

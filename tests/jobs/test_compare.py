@@ -168,9 +168,9 @@ def test_pca_never_sees_the_samples_held_out(
     fitted = []
     fit = Recipe.fit
 
-    def recorded(recipe: Recipe, raw: Array) -> Recipe:
+    def recorded(recipe: Recipe, raw: Array, class_index: Array) -> Recipe:
         fitted.append(raw)
-        return fit(recipe, raw)
+        return fit(recipe, raw, class_index)
 
     tested = []
     split = compare_job.hold_out_share
@@ -181,7 +181,7 @@ def test_pca_never_sees_the_samples_held_out(
 
     monkeypatch.setattr(Recipe, "fit", recorded)
     monkeypatch.setattr(compare_job, "hold_out_share", remembered)
-    compare([str(data[0])], CompareOptions(Reading(steps=(Pca(4),)), draws=3, methods=["nn"]))
+    compare([str(data[0])], CompareOptions(Reading(steps=(Pca(4),), jobs=1), draws=3, methods=["nn"]))
     whole = np.load(data[0])["features"]
     assert len(fitted) == len(tested) == 3
     for raw, held in zip(fitted, tested, strict=True):

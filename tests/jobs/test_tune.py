@@ -119,7 +119,7 @@ def test_tune_finds_a_power_and_builds_with_it(
     assert accuracies == sorted(accuracies, reverse=True)
     assert record["paper"] in record["trials"]
     loaded = load_gallery(gallery)
-    assert loaded.recipe.settings == {"power": 0.5, "pca": None, "parts": None}
+    assert loaded.recipe.settings == {"power": 0.5, "pca": None, "whiten": 0.0, "parts": None}
     assert {name: getattr(loaded.method, name) for name in ("lam", "mu", "iterations")} == {
         name: record["chosen"][name] for name in ("lam", "mu", "iterations")
     }

@@ -20,7 +20,7 @@ from PIL import Image
 
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.recipe.base import Extractor
+from crnr_cli.recipe.base import Block, Extractor
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.recipe import Recipe
@@ -48,7 +48,7 @@ def test_pca_is_fitted_on_raised_values() -> None:
     raw = np.random.default_rng(0).normal(size=(30, 6))
     raised = np.sign(raw) * np.sqrt(np.abs(raw))
     _, _, rows = np.linalg.svd(raised - raised.mean(axis=0))
-    recipe = Recipe(6, steps=(Power(0.5), Pca(3))).fit(raw)
+    recipe = Recipe(6, steps=(Power(0.5), Pca(3))).fit(raw, np.arange(30))
     axes = cast(Pca, recipe.steps[1]).axes
     assert axes is not None
     np.testing.assert_allclose(np.abs(np.sum(axes * rows[:3].T, axis=0)), 1, rtol=1e-12)
@@ -315,5 +315,7 @@ def test_the_power_is_decided_by_the_sign_of_every_feature(blocks: list[np.ndarr
     assert not recipe.is_fitted
     is_signed = any(value < 0 for block in blocks for row in block.tolist() for value in row)
     expected = () if is_signed else (Power(0.7),)
-    assert recipe.fit_to_blocks(lambda: iter(blocks)).steps == expected
-    assert recipe.fit(np.concatenate(blocks)).steps == expected
+    labelled = [Block(block, np.arange(len(block))) for block in blocks]
+    assert recipe.fit_to_blocks(lambda: iter(labelled)).steps == expected
+    rows = np.concatenate(blocks)
+    assert recipe.fit(rows, np.arange(len(rows))).steps == expected

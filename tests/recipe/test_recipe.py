@@ -40,7 +40,7 @@ def test_principal_axes_match_scikit_learn_up_to_sign(shape: tuple[int, int]) ->
 
 def test_samples_are_projected_without_subtracting_the_mean() -> None:
     raw = np.random.default_rng(1).random((20, 6)) + 10
-    recipe = Recipe(6, steps=(Pca(3),)).fit(raw)
+    recipe = Recipe(6, steps=(Pca(3),)).fit(raw, np.arange(20))
     vectors, errors = recipe.unit_vectors(raw, "float64")
     projected = raw @ axes_of(recipe)
     assert errors == [None] * 20
@@ -82,7 +82,7 @@ def test_a_signalling_nan_is_reported_as_any_other(bits: np.generic) -> None:
 
 def test_single_precision_projects_as_double_does() -> None:
     raw = np.random.default_rng(0).integers(0, 256, (60, 500)).astype(np.uint8)
-    recipe = Recipe(500, steps=(Pca(40),)).fit(raw)
+    recipe = Recipe(500, steps=(Pca(40),)).fit(raw, np.arange(60))
     (single, _), (double, _) = (recipe.unit_vectors(raw, dtype) for dtype in ("float32", "float64"))
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, rtol=0, atol=1e-6)

@@ -13,7 +13,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -29,6 +29,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
                 '--power' = 'nothing'
+                '--whiten' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
@@ -186,7 +187,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
@@ -202,6 +203,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--bins' = 'nothing'
                 '--power' = 'nothing'
                 '--pca' = 'nothing'
+                '--whiten' = 'nothing'
                 '--parts' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'
@@ -297,7 +299,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -314,6 +316,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--bins' = 'nothing'
                 '--try-power' = 'nothing'
                 '--try-pca' = 'nothing'
+                '--try-whiten' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
@@ -342,7 +345,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -358,6 +361,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
                 '--power' = 'nothing'
+                '--whiten' = 'nothing'
                 '--parts' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'
