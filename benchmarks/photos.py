@@ -165,7 +165,7 @@ def _peer_scores(tuned: list[Any], folder: Path, power: float) -> Iterator[float
     parts = []
     for part in ("train", "test"):
         with h5py.File(folder / f"{part}.h5") as file:
-            raised, labels = file["features"][()].astype(float) ** power, file["labels"][()]
+            raised, labels = file["features"][()].astype(float) ** power, file["labels"][()].astype(str)
         parts.append((raised / np.sqrt((raised**2).sum(axis=1, keepdims=True)), labels))
     for model in tuned:
         yield float(model.fit(*parts[0]).score(*parts[1]))

@@ -61,6 +61,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--how",  # a split moves nothing
         "--test",  # a folder to write, or queries
         "--min-probability",  # below it, answers are unknown, or files are doubtful
+        "--cache",  # which review only reads
         "--update",  # which removes samples from a gallery, but never from a feature file
     }
     declared: dict[str, set[object]] = {}
