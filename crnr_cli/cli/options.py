@@ -84,9 +84,7 @@ ImagesFrom = Annotated[
     typer.Option("--images-from", metavar="DIR", help="Look for moved images in DIR."),
     HiddenNames("pictures-from"),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print planned changes as CSV; change nothing.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print planned changes as CSV; change nothing.")]
 PortableNames = Annotated[
     bool,
     typer.Option(

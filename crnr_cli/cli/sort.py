@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -146,7 +147,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
         return
     into = format_count(len(report.folders), "folder")
     say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
-    say(f"to undo it: crnr sort --undo {report.list}")
+    say(f"to undo it: crnr sort --undo {shlex.quote(str(report.list))}")
 
 
 def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, output: PrintOptions) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shlex
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,7 +114,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
             if kind == FEATURES.encode():
                 raise GalleryError(
                     f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
-                    f"build one from it with `crnr build {path}`"
+                    f"build one from it with `crnr build {shlex.quote(str(path))}`"
                 )
             if kind != FORMAT.encode():
                 raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")

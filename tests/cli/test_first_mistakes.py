@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import h5py
@@ -33,6 +34,7 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
     make_images(here / "nested" / "cow", ["calves", "herds"])
     assert crnr("build", "features.npz", "-o", "of_features.h5", "-q").exit == 0
     assert crnr("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    assert crnr("sort", "out.csv", "my sorted", "-q").exit == 0
     return crnr
 
 
@@ -171,6 +173,32 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "gallery that was built from images",
         ),
         ("classify queries -g other.h5", 1, "other.h5: not a gallery; create one with `crnr build`"),
+        (
+            "classify queries -g nope.csv",
+            1,
+            "nope.csv: no such gallery; create one with `crnr build FOLDER -o nope.h5`",
+        ),
+        (
+            "classify queries -g 'my nope.h5'",
+            1,
+            "my nope.h5: no such gallery; create it with `crnr build FOLDER -o 'my nope.h5'`",
+        ),
+        (
+            "sort --undo 'my sorted'",
+            1,
+            "my sorted: is a folder; give the undo file in it: `crnr sort --undo "
+            "'my sorted/.crnr-sort-1.jsonl'`",
+        ),
+        (
+            "sort --undo queries",
+            1,
+            "queries: is a folder without an undo file of `crnr sort`; give the undo file",
+        ),
+        (
+            "sort --undo out.csv",
+            1,
+            "out.csv: not an undo file of `crnr sort`, such as sorted/.crnr-sort-1.jsonl",
+        ),
         ("classify queries --top -2", 2, f"--top must be 0 or more, not -2{HELP['classify']}"),
         (
             "classify queries --sets 95",
@@ -229,8 +257,22 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
 )
 def test_a_mistake_is_one_line_with_a_remedy(ready: Runner, command: str, exit: int, error: str) -> None:
     before = ready.files()
-    assert ready(*command.split()) == Outcome(exit, "", f"error: {error}\n")
+    assert ready(*shlex.split(command)) == Outcome(exit, "", f"error: {error}\n")
     assert ready.files() == before
+
+
+def test_printed_commands_can_be_copied_to_a_shell(ready: Runner) -> None:
+    """Paths with spaces and quotes are quoted: every printed command runs as it is."""
+    sorted_ = ready("sort", "out.csv", "Ann's files").err.splitlines()[-1]
+    split = ready("split", "gallery", "--train", "train one", "--test", "test one").err.splitlines()[-1]
+    for line in (sorted_, split):
+        program, *words = shlex.split(line.partition(": ")[2])
+        assert program == "crnr"
+        assert ready(*words).exit == 0
+    assert not (ready.here / "Ann's files").exists()
+    assert ready("extract", "gallery", "-o", "my features.h5", "-q").exit == 0
+    for command in (["info", "my features.h5"], ["classify", "queries", "-g", "my features.h5"]):
+        assert "`crnr build 'my features.h5'`" in ready(*command).err
 
 
 @pytest.mark.parametrize("source", ["text.txt", "alone/flat"])
