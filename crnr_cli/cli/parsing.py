@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
@@ -362,10 +363,20 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         try:
+            self._refuse_single_dashes(args)
             return super().parse_args(ctx, self._fill_in_values(args))
         except _UsageError as e:
             e.ctx = e.ctx or ctx  # for the hint at --help
             raise
+
+    def _refuse_single_dashes(self, args: Sequence[str]) -> None:
+        """Refuse -output, which would mean -o with the value "utput"."""
+        options = [parameter for parameter in self.params if isinstance(parameter, _Option)]
+        names = {name for one in options for name in (*one.opts, *one.hidden_names) if name.startswith("--")}
+        for word in itertools.takewhile(lambda word: word != "--", args):
+            name = f"-{word.partition('=')[0]}"
+            if word not in names and name in names:
+                raise _UsageError(f"no such option: {name[1:]}; did you mean {name}?")
 
     def _fill_in_values(self, args: Sequence[str]) -> list[str]:
         """Give options that stand alone, but need no value, the one that they then have."""

@@ -27,6 +27,7 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
         file["a"] = np.arange(3)
     (here / "text.txt").write_text("hello\n")
     (here / "labels.csv").write_text("file,class\na.png,1\nb.png,2\n")
+    (here / "flat.csv").write_text("path,truth,label,status\na.png,,cat,ok\n")
     (here / "empty").mkdir()
     (here / "alone" / "flat").mkdir(parents=True)
     draw_image(0, 0).save(here / "alone" / "flat" / "0.png")
@@ -199,6 +200,32 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             1,
             "out.csv: not an undo file of `crnr sort`, such as sorted/.crnr-sort-1.jsonl",
         ),
+        (
+            "classify queries -output new.csv",
+            2,
+            f"no such option: -output; did you mean --output?{HELP['classify']}",
+        ),
+        (
+            "classify queries -output=new.csv",
+            2,
+            f"no such option: -output; did you mean --output?{HELP['classify']}",
+        ),
+        *(
+            (
+                f"classify queries -o {name}",
+                2,
+                f"{name}: crnr writes CSV, JSON Lines or Parquet; give a name that ends in .csv, .jsonl or "
+                ".parquet, or choose with --format",
+            )
+            for name in ("new.xlsx", "new.JSON", "new.tsv")
+        ),
+        (
+            "evaluate flat.csv",
+            1,
+            "flat.csv: no query has a true class; put the queries into folders named after the gallery's "
+            "classes and run `crnr evaluate FOLDER`, or give their labels with --labels FILE.csv (columns "
+            "path and label) or --corrections FILE",
+        ),
         ("classify queries --top -2", 2, f"--top must be 0 or more, not -2{HELP['classify']}"),
         (
             "classify queries --sets 95",
@@ -273,6 +300,16 @@ def test_printed_commands_can_be_copied_to_a_shell(ready: Runner) -> None:
     assert ready("extract", "gallery", "-o", "my features.h5", "-q").exit == 0
     for command in (["info", "my features.h5"], ["classify", "queries", "-g", "my features.h5"]):
         assert "`crnr build 'my features.h5'`" in ready(*command).err
+
+
+def test_the_format_can_be_chosen_against_the_name(ready: Runner) -> None:
+    assert ready("classify", "queries", "-o", "new.json", "--json", "-q").exit == 0
+    assert (ready.here / "new.json").read_text().startswith("{")
+    assert ready("classify", "queries", "-o", "new.tsv", "--format", "csv", "-q").exit == 0
+    assert ready("classify", "--", "-output").exit == 1
+    assert ready("evaluate", "out.csv", "--html", "new.html").err.endswith("wrote new.html\n")
+    assert ready("audit", "gallery", "--html", "audit.html").err.endswith("wrote audit.html\n")
+    assert ready("audit", "gallery", "--html", "audit.html", "-q").err == ""
 
 
 @pytest.mark.parametrize("source", ["text.txt", "alone/flat"])
