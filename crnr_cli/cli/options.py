@@ -317,7 +317,7 @@ class ErrorHandlingOptions:
 class Quiet:
     quiet: Annotated[
         bool,
-        _output_option("--quiet", "-q", help="Print no progress and no notes."),
+        _output_option("--quiet", "-q", help="Print no progress, notes or failed files."),
     ] = False
 
 

@@ -23,6 +23,7 @@ from crnr_cli.wording import not_one_of
 _LONGEST_METAVAR = 13  # characters: longer lists of names are part of the help text
 _LARGEST = 10**12
 _LARGEST_WHOLE = 2**63 - 1
+_MOST_SHOWN = 3  # unexpected arguments
 _MOST_DIGITS = 30  # of a whole number
 # Typer contains Click, but where and under which names is its own affair. This module uses public names of
 # Typer, and what all versions of Click have in common. A type without a public name is Any.
@@ -269,6 +270,8 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     if parameter.multiple or parameter.nargs == -1:
         value = tuple(kind(each) if kind else each for each in value or ())
     elif value is not None and kind:
+        if value == "" and (kind is Path or isinstance(kind, ExtractorName)):  # it would be the folder .
+            raise _UsageError(f"{_name(parameter)} needs a value", context)
         value = kind(value)
     if parameter.required and parameter.value_is_missing(value):
         name = _name(parameter)
@@ -398,6 +401,13 @@ class Command(TyperCommand):
         _write_help(ctx, formatter)
 
 
+# What other programs call these commands.
+_OTHER_WORDS = {
+    **{"fit": "build", "train": "build", "label": "classify", "predict": "classify"},
+    **{"score": "evaluate", "test": "evaluate", "list": "info", "show": "info", "version": "--version"},
+}
+
+
 class Commands(TyperGroup):
     """All commands: prints every error as one line, and makes `crnr help build` mean `crnr build --help`."""
 
@@ -417,7 +427,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: _Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            near = get_close_matches(args[0], list(self.commands), n=1)
+            near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS and ctx.parent is None else []
+            near = near or get_close_matches(args[0], list(self.commands), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise _UsageError(f"no such command: {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -450,7 +461,9 @@ def _message(error: Any) -> str:
             return f"no such option: {name}" + (f"; did you mean {shown[0]}?" if near else "")
         return f"{name} {'takes no value' if 'does not take' in error.message else 'needs a value'}"
     if extra := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.DOTALL):
-        return f"unexpected argument: {extra[1]}"
+        words = extra[1].split(" ", _MOST_SHOWN)
+        many = "...; if a shell expanded a pattern, put it in quotes" if len(words) > _MOST_SHOWN else ""
+        return f"unexpected argument: {' '.join([*words[:_MOST_SHOWN], *filter(None, [many])])}"
     message: str = error.message
     return message[:1].lower() + message[1:]
 

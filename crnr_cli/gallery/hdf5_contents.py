@@ -135,7 +135,8 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
     except PermissionError as e:
         raise GalleryError(f"{path}: cannot read it ({e.strerror})") from e
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
-        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
+        reason = "the file is incomplete" if "truncated file" in str(e) else e
+        raise GalleryError(f"{path}: not a readable gallery ({reason}); restore it or build it again") from e
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: HDF5Contents) -> int:

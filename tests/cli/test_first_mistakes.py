@@ -28,6 +28,8 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
     (here / "text.txt").write_text("hello\n")
     (here / "labels.csv").write_text("file,class\na.png,1\nb.png,2\n")
     (here / "flat.csv").write_text("path,truth,label,status\na.png,,cat,ok\n")
+    content = (here / "gallery.h5").read_bytes()
+    (here / "half.h5").write_bytes(content[: len(content) // 2])
     (here / "empty").mkdir()
     (here / "alone" / "flat").mkdir(parents=True)
     draw_image(0, 0).save(here / "alone" / "flat" / "0.png")
@@ -225,6 +227,17 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "flat.csv: no query has a true class; put the queries into folders named after the gallery's "
             "classes and run `crnr evaluate FOLDER`, or give their labels with --labels FILE.csv (columns "
             "path and label) or --corrections FILE",
+        ),
+        (
+            "classify queries -g half.h5",
+            1,
+            "half.h5: not a readable gallery (the file is incomplete); restore it or build it again",
+        ),
+        (
+            "build gallery --extractor dinov2-smal",
+            1,
+            "dinov2-smal: no such file, and no known network; give gradients, pixels, the path of an ONNX "
+            "model, or a name that `crnr model list` shows; did you mean dinov2-small?",
         ),
         ("classify queries --top -2", 2, f"--top must be 0 or more, not -2{HELP['classify']}"),
         (

@@ -76,6 +76,10 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
     ("line", "message"),
     [
         ("bild x", "no such command: 'bild'; did you mean build? (see `crnr --help`)"),
+        ("version", "no such command: 'version'; did you mean --version? (see `crnr --help`)"),
+        ("train x", "no such command: 'train'; did you mean build? (see `crnr --help`)"),
+        ("predict x", "no such command: 'predict'; did you mean classify? (see `crnr --help`)"),
+        ("list", "no such command: 'list'; did you mean info? (see `crnr --help`)"),
         ("frobnicate", "no such command: 'frobnicate' (see `crnr --help`)"),
         ("model frobnicate", "no such command: 'frobnicate' (see `crnr model --help`)"),
         ("model gett x", "no such command: 'gett'; did you mean get? (see `crnr model --help`)"),
@@ -110,6 +114,13 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("sort out.csv", "missing argument: FOLDER (see `crnr sort --help`)"),
         ("sort out.csv x --undo y", "--undo takes only the undo file; leave out CSV, FOLDER"),
         ("info a b", "unexpected argument: b (see `crnr info --help`)"),
+        (
+            "info a b c d e",
+            "unexpected argument: b c d ...; if a shell expanded a pattern, put it in quotes "
+            "(see `crnr info --help`)",
+        ),
+        ("build x --extractor=", "--extractor needs a value (see `crnr build --help`)"),
+        ("classify x --gallery=", "--gallery needs a value (see `crnr classify --help`)"),
         ("info a -g b", "two galleries are named, a and b; name one (see `crnr info --help`)"),
         ("build x --lam", "--lam needs a value (see `crnr build --help`)"),
         ("build x -j", "-j needs a value (see `crnr build --help`)"),
