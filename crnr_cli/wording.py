@@ -37,12 +37,12 @@ def not_one_of(name: str, known: Iterable[str]) -> str:
     return f"{name!r} is not one of {', '.join(names)}{suggest_similar(name, names)}"
 
 
-def suggest_similar(name: str, known: Sequence[str]) -> str:
+def suggest_similar(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     """Return "; did you mean X?" with the most similar known name; empty if none is similar."""
     from difflib import get_close_matches  # only for an error: it takes a while to load
 
     lower = {each.lower(): each for each in reversed(known)}
-    near = get_close_matches(name.lower(), list(lower), n=1)
+    near = get_close_matches(name.lower(), list(lower), n=1, cutoff=cutoff)
     return f"; did you mean {lower[near[0]]}?" if near else ""
 
 

@@ -344,7 +344,10 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
 def require_sources(context: typer.Context, sources: list[str] | None, labels: Path | None) -> list[str]:
     """Return the sources; there may be none if a label table names the files."""
     if not sources and labels is None:
-        context.fail("missing argument: SOURCE...")
+        from crnr_cli.cli.help import SCREENS
+
+        example = SCREENS[context.info_name or ""].examples[0]
+        context.fail(f"missing argument: SOURCE..., as in `{example}`")
     return sources or []
 
 

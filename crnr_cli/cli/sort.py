@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -100,6 +101,8 @@ def sort(
         return
     if table is None or not folder:
         context.fail(f"missing argument: {'FOLDER' if table else 'CSV FOLDER'}")
+    if os.path.isdir(table):  # noqa: PTH112, which raises if access is denied
+        context.fail(f"{table}: is a folder; the order is `crnr sort CSV FOLDER`")
     options = SortOptions(**asdict(sorting), below=places, **error_handling.to_fields())
     with (
         shown_progress(output.quiet) as shown,

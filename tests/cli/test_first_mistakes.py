@@ -239,6 +239,41 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "dinov2-smal: no such file, and no known network; give gradients, pixels, the path of an ONNX "
             "model, or a name that `crnr model list` shows; did you mean dinov2-small?",
         ),
+        *(
+            (
+                command,
+                1,
+                "gallery.h5: is a gallery, not a source of images or features; classify and explain take it "
+                "with --gallery; build takes the folder of its images",
+            )
+            for command in ("classify gallery.h5 queries", "classify queries gallery.h5", "build gallery.h5")
+        ),
+        *(
+            (
+                command,
+                2,
+                "gallery: is a folder, not a gallery; the order is `crnr add GALLERY SOURCE...` "
+                "(see `crnr add --help`)",
+            )
+            for command in ("add gallery gallery.h5", "add gallery")
+        ),
+        (
+            "sort queries new.csv",
+            2,
+            "queries: is a folder; the order is `crnr sort CSV FOLDER` (see `crnr sort --help`)",
+        ),
+        ("build Galery", 1, "Galery: no such file or folder; did you mean gallery?"),
+        (
+            "build alone/flaat",
+            1,
+            "alone/flaat: no such file or folder; did you mean alone/flat?",
+        ),
+        ("build my sorted", 1, "my: no such file or folder; put names with spaces in quotes: 'my sorted'"),
+        (
+            "classify queries 'my new.csv'",
+            1,
+            "my new.csv: no such file or folder; to write the labels there, use `-o 'my new.csv'`",
+        ),
         ("classify queries --top -2", 2, f"--top must be 0 or more, not -2{HELP['classify']}"),
         (
             "classify queries --sets 95",
@@ -257,7 +292,11 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "give "
             "the labels of images",
         ),
-        ("evaluate nope.csv", 1, "nope.csv: no such file"),
+        (
+            "evaluate nope.csv",
+            1,
+            "nope.csv: no such file; give a predictions file written by `crnr classify`",
+        ),
         (
             "evaluate out.csv --reject 0.05",
             2,

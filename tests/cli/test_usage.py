@@ -93,7 +93,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ),
         ("--frobnicate", "no such option: --frobnicate (see `crnr --help`)"),
         ("extract photos", "missing option: --output (see `crnr extract --help`)"),
-        ("build", "missing argument: SOURCE... (see `crnr build --help`)"),
+        ("build", "missing argument: SOURCE..., as in `crnr build gallery/` (see `crnr build --help`)"),
         ("explain", "missing argument: QUERY (see `crnr explain --help`)"),
         ("add", "missing argument: GALLERY SOURCE... (see `crnr add --help`)"),
         ("add gallery.h5", "missing argument: SOURCE... (see `crnr add --help`)"),
