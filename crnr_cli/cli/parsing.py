@@ -276,7 +276,9 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     if parameter.required and parameter.value_is_missing(value):
         name = _name(parameter)
         what = "option" if name.startswith("-") else "argument"
-        raise _UsageError(f"missing {what}: {name}", context)
+        order = [each.metavar for each in context.command.params if is_argument(each) and each.required]
+        hint = f"; the order is {' '.join(order)}" if what == "argument" and len(order) > 1 else ""
+        raise _UsageError(f"missing {what}: {name}{hint}", context)
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 

@@ -126,11 +126,15 @@ def _parse_list(path: Path, values: list[object]) -> SortList:
 
 def _folder_error(folder: Path) -> DataError:
     """Return the error for a folder in place of an undo file, with the undo file of its latest run."""
-    lists = filter(_number, map(Path, os.listdir(folder))) if os.access(folder, os.R_OK) else ()  # noqa: PTH208
-    latest = max(lists, key=_number, default=None)
+    try:
+        latest = max(filter(_number, folder.iterdir()), key=_number, default=None)
+    except OSError as e:
+        return DataError(
+            f"{folder}: is a folder that cannot be read ({e.strerror}); give the undo file in it"
+        )
     if latest is None:
         return DataError(f"{folder}: is a folder without an undo file of `crnr sort`; give the undo file")
-    command = f"crnr sort --undo {shlex.quote(str(folder / latest))}"
+    command = f"crnr sort --undo {shlex.quote(str(latest))}"
     return DataError(f"{folder}: is a folder; give the undo file in it: `{command}`")
 
 

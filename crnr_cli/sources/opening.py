@@ -142,7 +142,7 @@ def _suggest_name(missing: str, names: Sequence[str]) -> str:
     at = names.index(missing) if missing in names else 0
     for end in range(at + 2, min(at + _MOST_WORDS, len(names)) + 1):
         whole = " ".join(names[at:end])
-        if stat_or_none(whole):
+        if os.path.lexists(whole):
             return f"; put names with spaces in quotes: {shlex.quote(whole)}"
     folder, name = os.path.split(missing.rstrip("/"))
     if "#" in name:  # a row of a feature file

@@ -109,7 +109,7 @@ def test_every_kind_of_wrong_usage_has_one_style(ready: Runner, command: str) ->
         ("remove --class x", "missing argument: GALLERY (see `crnr remove --help`)"),
         ("sort", "missing argument: CSV FOLDER (see `crnr sort --help`)"),
         ("split x --train a", "missing option: --test (see `crnr split --help`)"),
-        ("rename x.h5 a", "missing argument: NEW (see `crnr rename --help`)"),
+        ("rename x.h5 a", "missing argument: NEW; the order is GALLERY OLD NEW (see `crnr rename --help`)"),
         ("rename x.h5 a a", "the class is called a already; give another name"),
         ("sort out.csv", "missing argument: FOLDER (see `crnr sort --help`)"),
         ("sort out.csv x --undo y", "--undo takes only the undo file; leave out CSV, FOLDER"),
