@@ -14,6 +14,8 @@ from crnr_cli.wording import not_one_of
 FORMATS = ("csv", "jsonl", "parquet")
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 ENDINGS = (".csv", *_ENDINGS)
+# Of formats that predictions files cannot have.
+_OTHER_ENDINGS = {".json", ".tsv", ".xls", ".xlsx", ".ods", ".html"}
 AUTO = "auto"
 CPU = "cpu"
 PROVIDERS = {
@@ -47,8 +49,14 @@ OLD_POOLS = {"avg": "mean"}  # still accepted, and stored in galleries, so all v
 
 
 def format_by_name(name: str) -> str:
-    """Return the default format for a file of this name."""
-    return _ENDINGS.get(Path(name).suffix.lower(), "csv")
+    """Return the default format for a file of this name. Raises UsageError if it is named otherwise."""
+    ending = Path(name).suffix.lower()
+    if ending in _OTHER_ENDINGS:
+        raise UsageError(
+            f"{name}: crnr writes CSV, JSON Lines or Parquet; give a name that ends in .csv, .jsonl or "
+            ".parquet, or choose with --format"
+        )
+    return _ENDINGS.get(ending, "csv")
 
 
 @dataclass(frozen=True)

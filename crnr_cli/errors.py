@@ -90,9 +90,10 @@ def refuse_too_many(
     if count <= allowed * total:
         return
     culprit = latest if isinstance(failed, int) else failed[int(allowed * total)]
+    limit = f"at most {allowed:.2%} is allowed" if allowed else "no failure is allowed (--strict)"
     raise DataError(
         f"{'' if culprit is None else f'{culprit}; '}stopped: {count} of {format_count(total, noun)}{where} "
-        f"{has_or_have(count)} {fate}, and at most {allowed:.2%} is allowed{remedy}"
+        f"{has_or_have(count)} {fate}, and {limit}{remedy}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 _IRREGULAR = {"class": "classes", "query": "queries"}
@@ -33,13 +33,17 @@ def has_or_have(count: int) -> str:
 
 def not_one_of(name: str, known: Iterable[str]) -> str:
     """Return that a name is unknown, with all known names and the most similar one."""
+    names = list(known)
+    return f"{name!r} is not one of {', '.join(names)}{suggest_similar(name, names)}"
+
+
+def suggest_similar(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
+    """Return "; did you mean X?" with the most similar known name; empty if none is similar."""
     from difflib import get_close_matches  # only for an error: it takes a while to load
 
-    names = list(known)
-    lower = {each.lower(): each for each in reversed(names)}
-    near = get_close_matches(name.lower(), list(lower), n=1)
-    hint = f"; did you mean {lower[near[0]]}?" if near else ""
-    return f"{name!r} is not one of {', '.join(names)}{hint}"
+    lower = {each.lower(): each for each in reversed(known)}
+    near = get_close_matches(name.lower(), list(lower), n=1, cutoff=cutoff)
+    return f"; did you mean {lower[near[0]]}?" if near else ""
 
 
 def kind_in_words(kind: str) -> str:

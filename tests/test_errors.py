@@ -28,7 +28,8 @@ def test_only_the_number_of_failures_is_known(latest: str | None, named: str) ->
     with pytest.raises(DataError) as caught:
         refuse_too_many(1, 3, 0.0, "file", "; try again", fate="no answer", where=" in x.csv", latest=latest)
     assert str(caught.value) == (
-        f"{named}stopped: 1 of 3 files in x.csv has no answer, and at most 0.00% is allowed; try again"
+        f"{named}stopped: 1 of 3 files in x.csv has no answer, "
+        "and no failure is allowed (--strict); try again"
     )
 
 

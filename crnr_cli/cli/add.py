@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -67,6 +68,8 @@ def add(
     if not named and option is None:
         context.fail("missing argument: GALLERY SOURCE...")
     gallery, sources = (option, named) if option else (Path(named[0]), named[1:])
+    if os.path.isdir(gallery):  # noqa: PTH112, which raises if access is denied
+        context.fail(f"{gallery}: is a folder, not a gallery; the order is `crnr add GALLERY SOURCE...`")
     if corrections is None and not sources and input.labels is None:
         context.fail("missing argument: SOURCE...")
     if label == "":

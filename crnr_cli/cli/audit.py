@@ -21,6 +21,7 @@ from crnr_cli.cli.console import (
     say,
     say_left_out,
     say_notes,
+    say_page,
     shown_progress,
     write_csv,
 )
@@ -125,8 +126,7 @@ def audit(
     if not output.quiet:
         say_left_out(report.left_out)
         say_notes(early.rest(report.notes))
-        for note in notes:
-            say(f"note: {note}", style="yellow")
+        say_page(html, notes)
     _finish(report, max_suspects)
     error_handling.finish(report.skipped)
 

@@ -20,7 +20,7 @@ from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptio
 from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
 from crnr_cli.cli.recipe_options import make_reading as reading_of
-from crnr_cli.errors import GalleryError, UsageError
+from crnr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import BuildReport
@@ -244,4 +244,6 @@ def _check_update(update: bool, path: Path, cache: Path | None, *, restore: bool
     if dry_run and not update:
         raise UsageError("--dry-run needs --update, which prints the changes of an existing gallery")
     if dry_run and not stat_or_none(path):
-        raise GalleryError(f"{path}: no such gallery; create it with `crnr build FOLDER -o {path}`")
+        from crnr_cli.gallery.file import missing_error
+
+        raise missing_error(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crnr_cli.choices import FORMATS, format_by_name
+from crnr_cli.choices import ENDINGS, FORMATS, format_by_name
 from crnr_cli.cli import options
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
@@ -19,7 +21,7 @@ from crnr_cli.cli.console import say, say_separators, shown_progress
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
-from crnr_cli.errors import UsageError
+from crnr_cli.errors import DataError, UsageError
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
@@ -94,6 +96,7 @@ def classify(
 
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
+    _refuse_outputs(sources or [], path)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
     remedy = "" if to_stdout or format == "parquet" else _RESUMING
@@ -132,6 +135,14 @@ def classify(
         say_separators(input.labels)
         _show(report, None if to_stdout else path)
     error_handling.finish(report.skipped)
+
+
+def _refuse_outputs(sources: list[str], path: str) -> None:
+    """Refuse a missing predictions file among several sources: -o was forgotten."""
+    for name in sources[1:] if path == "-" else ():
+        if name.lower().endswith(ENDINGS) and not os.path.lexists(name):
+            command = f"-o {shlex.quote(name)}"
+            raise DataError(f"{name}: no such file or folder; to write the labels there, use `{command}`")
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

@@ -70,6 +70,14 @@ def say_notes(notes: Iterable[Note]) -> None:
         say_some("note", texts)
 
 
+def say_page(path: Path | None, notes: Iterable[str] = ()) -> None:
+    """Print the notes about an HTML page and its name, if one was written."""
+    for note in notes:
+        say(f"note: {note}", style="yellow")
+    if path:
+        say(f"wrote {path}")
+
+
 def say_separators(table: Path | None) -> None:
     """Print a note if the columns of a CSV are not separated by commas."""
     for note in note_separators([table] if table else []):

@@ -23,6 +23,7 @@ from crnr_cli.cli.console import (
     print_table,
     results_console,
     say,
+    say_page,
     say_some,
     shown_progress,
     write_csv,
@@ -184,6 +185,7 @@ def evaluate(
     if not output.quiet:
         tables = [*map(Path, sources), *filter(None, (corrections, input.labels))]
         _say_notes(report, [*note_separators(tables), *notes], corrections)
+        say_page(html)
     thresholds.finish(report)
     error_handling.finish(report.skipped)
 

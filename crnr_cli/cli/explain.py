@@ -9,7 +9,7 @@ import typer
 
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, make_command
-from crnr_cli.cli.console import plain_text, print_json, print_table, results_console, say
+from crnr_cli.cli.console import plain_text, print_json, print_table, results_console, say_page
 from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
 from crnr_cli.cli.parsing import METHOD, HiddenNames
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -80,9 +80,7 @@ def explain(
         for explanation in report.explanations:
             _show(report, explanation)
     if path and not output.quiet:
-        for note in notes:
-            say(f"note: {note}", style="yellow")
-        say(f"wrote {path}")
+        say_page(path, notes)
 
 
 def _record(report: ExplainReport) -> dict[str, Any]:

@@ -251,11 +251,15 @@ def format_help(context: Any, *, everything: bool = False) -> str:
         _wrap(" ".join((command.help or "").split()), width),
     ]
     about = {"": [(one.metavar, text_of(one, everything=everything)) for one in arguments]}
-    panels = group_options(name, command.params)
+    panels, short = group_options(name, command.params), {COMMON, ALWAYS, _OF_GROUP}
     options = {
-        panel: [(_format_names(one), _describe(one, panels, everything=everything)) for one in of_panel]
+        panel: [
+            (_format_names(one), _describe(one, panels, everything=everything))
+            for one in of_panel
+            if long_name(one) != "help-all" or everything or not panels.keys() <= short
+        ]
         for panel, of_panel in panels.items()
-        if everything or panel in (COMMON, ALWAYS, _OF_GROUP)
+        if everything or panel in short
     }
     for tables in (about if arguments else {}, _group_commands(name, commands), options):
         blocks += _format_tables(tables, width)

@@ -317,7 +317,7 @@ class ErrorHandlingOptions:
 class Quiet:
     quiet: Annotated[
         bool,
-        _output_option("--quiet", "-q", help="Print no progress and no notes."),
+        _output_option("--quiet", "-q", help="Print no progress, notes or failed files."),
     ] = False
 
 
@@ -344,7 +344,10 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
 def require_sources(context: typer.Context, sources: list[str] | None, labels: Path | None) -> list[str]:
     """Return the sources; there may be none if a label table names the files."""
     if not sources and labels is None:
-        context.fail("missing argument: SOURCE...")
+        from crnr_cli.cli.help import SCREENS
+
+        example = SCREENS[context.info_name or ""].examples[0]
+        context.fail(f"missing argument: SOURCE..., as in `{example}`")
     return sources or []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import sys
@@ -22,6 +23,7 @@ from crnr_cli.wording import not_one_of
 _LONGEST_METAVAR = 13  # characters: longer lists of names are part of the help text
 _LARGEST = 10**12
 _LARGEST_WHOLE = 2**63 - 1
+_MOST_SHOWN = 3  # unexpected arguments
 _MOST_DIGITS = 30  # of a whole number
 # Typer contains Click, but where and under which names is its own affair. This module uses public names of
 # Typer, and what all versions of Click have in common. A type without a public name is Any.
@@ -268,11 +270,15 @@ def _process(parameter: _Option | _Argument, context: _Context, value: Any) -> A
     if parameter.multiple or parameter.nargs == -1:
         value = tuple(kind(each) if kind else each for each in value or ())
     elif value is not None and kind:
+        if value == "" and (kind is Path or isinstance(kind, ExtractorName)):  # it would be the folder .
+            raise _UsageError(f"{_name(parameter)} needs a value", context)
         value = kind(value)
     if parameter.required and parameter.value_is_missing(value):
         name = _name(parameter)
         what = "option" if name.startswith("-") else "argument"
-        raise _UsageError(f"missing {what}: {name}", context)
+        order = [each.metavar for each in context.command.params if is_argument(each) and each.required]
+        hint = f"; the order is {' '.join(order)}" if what == "argument" and len(order) > 1 else ""
+        raise _UsageError(f"missing {what}: {name}{hint}", context)
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
@@ -362,10 +368,20 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
         try:
+            self._refuse_single_dashes(args)
             return super().parse_args(ctx, self._fill_in_values(args))
         except _UsageError as e:
             e.ctx = e.ctx or ctx  # for the hint at --help
             raise
+
+    def _refuse_single_dashes(self, args: Sequence[str]) -> None:
+        """Refuse -output, which would mean -o with the value "utput"."""
+        options = [parameter for parameter in self.params if isinstance(parameter, _Option)]
+        names = {name for one in options for name in (*one.opts, *one.hidden_names) if name.startswith("--")}
+        for word in itertools.takewhile(lambda word: word != "--", args):
+            name = f"-{word.partition('=')[0]}"
+            if word not in names and name in names:
+                raise _UsageError(f"no such option: {name[1:]}; did you mean {name}?")
 
     def _fill_in_values(self, args: Sequence[str]) -> list[str]:
         """Give options that stand alone, but need no value, the one that they then have."""
@@ -387,6 +403,13 @@ class Command(TyperCommand):
         _write_help(ctx, formatter)
 
 
+# What other programs call these commands.
+_OTHER_WORDS = {
+    **{"fit": "build", "train": "build", "label": "classify", "predict": "classify"},
+    **{"score": "evaluate", "test": "evaluate", "list": "info", "show": "info", "version": "--version"},
+}
+
+
 class Commands(TyperGroup):
     """All commands: prints every error as one line, and makes `crnr help build` mean `crnr build --help`."""
 
@@ -406,7 +429,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: _Context, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            near = get_close_matches(args[0], list(self.commands), n=1)
+            near = [_OTHER_WORDS[args[0]]] if args[0] in _OTHER_WORDS and ctx.parent is None else []
+            near = near or get_close_matches(args[0], list(self.commands), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise _UsageError(f"no such command: {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -439,7 +463,9 @@ def _message(error: Any) -> str:
             return f"no such option: {name}" + (f"; did you mean {shown[0]}?" if near else "")
         return f"{name} {'takes no value' if 'does not take' in error.message else 'needs a value'}"
     if extra := re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", error.message, re.DOTALL):
-        return f"unexpected argument: {extra[1]}"
+        words = extra[1].split(" ", _MOST_SHOWN)
+        many = "...; if a shell expanded a pattern, put it in quotes" if len(words) > _MOST_SHOWN else ""
+        return f"unexpected argument: {' '.join([*words[:_MOST_SHOWN], *filter(None, [many])])}"
     message: str = error.message
     return message[:1].lower() + message[1:]
 

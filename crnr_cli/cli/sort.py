@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,6 +101,8 @@ def sort(
         return
     if table is None or not folder:
         context.fail(f"missing argument: {'FOLDER' if table else 'CSV FOLDER'}")
+    if os.path.isdir(table):  # noqa: PTH112, which raises if access is denied
+        context.fail(f"{table}: is a folder; the order is `crnr sort CSV FOLDER`")
     options = SortOptions(**asdict(sorting), below=places, **error_handling.to_fields())
     with (
         shown_progress(output.quiet) as shown,
@@ -146,7 +150,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
         return
     into = format_count(len(report.folders), "folder")
     say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
-    say(f"to undo it: crnr sort --undo {report.list}")
+    say(f"to undo it: crnr sort --undo {shlex.quote(str(report.list))}")
 
 
 def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, output: PrintOptions) -> None:

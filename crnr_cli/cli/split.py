@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -188,4 +189,5 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
     say(f"{format_count(done, 'file')} {would}{_DONE[report.how]}{already}")
     if not dry_run:
         what = "near duplicates" if report.similar is None else "images of the same scene"
-        say(f"to find {what} on both sides: crnr audit {gallery} --queries {queries}")
+        command = shlex.join(["crnr", "audit", str(gallery), "--queries", str(queries)])
+        say(f"to find {what} on both sides: {command}")

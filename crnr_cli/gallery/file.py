@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -114,6 +115,14 @@ def refuse_other_ending(path: Path) -> None:
         raise UsageError(f"{path}: a gallery is an HDF5 file; give it a name that ends in .h5")
 
 
+def missing_error(path: Path) -> GalleryError:
+    """Return the error for a gallery that does not exist, with a command that `crnr build` accepts."""
+    name = path.with_suffix(".h5") if path.suffix.lower() in _OTHER_ENDINGS else path
+    it = "it" if name == path else "one"
+    command = f"crnr build FOLDER -o {shlex.quote(str(name))}"
+    return GalleryError(f"{path}: no such gallery; create {it} with `{command}`")
+
+
 def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
     """Read and check a gallery; any fault raises a GalleryError that names the file.
 
@@ -124,7 +133,7 @@ def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
     except DataError as e:
         raise GalleryError(str(e)) from e
     if found is None:
-        raise GalleryError(f"{path}: no such gallery; create it with `crnr build FOLDER -o {path}`")
+        raise missing_error(path)
     if not stat.S_ISREG(found.st_mode):
         raise GalleryError(f"{path}: not a regular file; give a gallery that `crnr build` wrote")
     content = read_content(path, may_map=MAY_REPLACE_OPEN or not to_replace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import shlex
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,7 +114,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
             if kind == FEATURES.encode():
                 raise GalleryError(
                     f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
-                    f"build one from it with `crnr build {path}`"
+                    f"build one from it with `crnr build {shlex.quote(str(path))}`"
                 )
             if kind != FORMAT.encode():
                 raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")
@@ -134,7 +135,8 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
     except PermissionError as e:
         raise GalleryError(f"{path}: cannot read it ({e.strerror})") from e
     except Exception as e:  # HDF5 may raise anything on a damaged or malicious file
-        raise GalleryError(f"{path}: not a readable gallery ({e}); restore it or build it again") from e
+        reason = "the file is incomplete" if "truncated file" in str(e) else e
+        raise GalleryError(f"{path}: not a readable gallery ({reason}); restore it or build it again") from e
 
 
 def _collect(group: Any, path: str, depth: int, budget: int, content: HDF5Contents) -> int:

@@ -329,8 +329,9 @@ def evaluate_rows(
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
-            f"{name}: no query has a true class; put the queries into folders "
-            "named after the gallery's classes, or give --labels or --corrections"
+            f"{name}: no query has a true class; put the queries into folders named after the gallery's "
+            "classes and run `crnr evaluate FOLDER`, or give their labels with --labels FILE.csv (columns "
+            "path and label) or --corrections FILE"
         )
     known, outsiders = divide_by_truth(rows, classes)
     if not known and all(row.truth != UNKNOWN for row in outsiders):  # other names, rather than outsiders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,7 @@ def inspect(path: Path) -> FileReport:
     )
     notes = [Note("source", text) for text in choice.notes]
     if is_extracted:
-        text = f"{path}: written by `crnr extract`; `crnr build {path}` builds a gallery from it"
+        command = f"crnr build {shlex.quote(str(path))}"
+        text = f"{path}: written by `crnr extract`; `{command}` builds a gallery from it"
         notes.append(Note("extracted", text))
     return FileReport(path, found.st_size, all_arrays, taken, None, notes)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from crnr_cli.errors import DataError
 from crnr_cli.models.config_files import read_config
 from crnr_cli.system.names import stat_or_none
+from crnr_cli.wording import suggest_similar
 
 ORIGIN_FILE = "origin.json"  # in the folder of a downloaded model: its repository, commit and checksums
 _ENDINGS = (".onnx", ".ort")
@@ -290,9 +291,10 @@ def find_model(name: Path) -> Path:
     for other in other_models():
         if other.stem == name.name:
             return other
+    hint = suggest_similar(str(name), ["gradients", "pixels", *MODELS])
     raise DataError(
         f"{name}: no such file, and no known network; give gradients, pixels, the path of an ONNX model, "
-        "or a name that `crnr model list` shows"
+        f"or a name that `crnr model list` shows{hint}"
     )
 
 

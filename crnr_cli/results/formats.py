@@ -33,7 +33,7 @@ _PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
 def read_answers(path: Path) -> Predictions:
     """Return the rows of a file that classify wrote in any format."""
     if stat_or_none(path) is None:
-        raise DataError(f"{path}: no such file")
+        raise DataError(f"{path}: no such file; give a predictions file written by `crnr classify`")
     try:
         with path.open("rb") as file:
             if file.peek(len(MAGIC))[: len(MAGIC)] == MAGIC:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -94,8 +95,10 @@ def read_list(path: Path) -> SortList:
     """Return a list as it was written; an error for anything else."""
     if stat_or_none(path) is None:
         raise DataError(f"{path}: no such undo file")
-    if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113, access was checked
-        raise _not_a_list_error(path)
+    if os.path.isdir(path):  # noqa: PTH112, access was checked
+        raise _folder_error(path)
+    if not os.path.isfile(path) or _NAME.fullmatch(path.name) is None:  # noqa: PTH113
+        raise DataError(f"{path}: not an undo file of `crnr sort`, such as sorted/.crnr-sort-1.jsonl")
     try:
         content = path.read_bytes()
     except OSError as e:
@@ -119,6 +122,20 @@ def _parse_list(path: Path, values: list[object]) -> SortList:
             folders = [one for one in made if one == "" or (isinstance(one, str) and _is_below(one))]
             return SortList(path, how, folders, entries, is_finished)
     raise ValueError("not a list")
+
+
+def _folder_error(folder: Path) -> DataError:
+    """Return the error for a folder in place of an undo file, with the undo file of its latest run."""
+    try:
+        latest = max(filter(_number, folder.iterdir()), key=_number, default=None)
+    except OSError as e:
+        return DataError(
+            f"{folder}: is a folder that cannot be read ({e.strerror}); give the undo file in it"
+        )
+    if latest is None:
+        return DataError(f"{folder}: is a folder without an undo file of `crnr sort`; give the undo file")
+    command = f"crnr sort --undo {shlex.quote(str(latest))}"
+    return DataError(f"{folder}: is a folder; give the undo file in it: `{command}`")
 
 
 def _not_a_list_error(path: Path) -> DataError:

@@ -59,9 +59,10 @@ class LabelOptions:
         if name not in header:
             refuse_separators(header, self.path, separator)
             shown = ", ".join(header) or "none"
-            raise DataError(
-                f"{self.path}: no column {name}, only {shown}; choose the right one with {option}"
-            )
+            remedy = f"choose the right one with {option}"
+            if chosen is None and any("/" in field or Path(field).suffix for field in header):  # a row
+                remedy = "the first line must name the columns, such as path,label"
+            raise DataError(f"{self.path}: no column {name}, only {shown}; {remedy}")
         return header.index(name)
 
     def _add(self, found: dict[str, LabelRow], path: str, label: str, line: int) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from crnr_cli.errors import DataError, UsageError
+from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.images import Images
@@ -18,9 +19,12 @@ from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_images, list_named_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
-from crnr_cli.wording import format_count, is_or_are
+from crnr_cli.wording import format_count, is_or_are, suggest_similar
 
 _SHOWN = 3  # paths
+_MOST_WORDS = 5  # of a name with spaces
+_SIMILAR = 0.75  # names; a short name is similar to many
+_GALLERY = "classify and explain take it with --gallery; build takes the folder of its images"
 _ROOT = "use --root to give the folder that its paths are relative to"
 
 
@@ -92,9 +96,10 @@ def open_source(
     missing = [path for path in paths if stat_or_none(path, follow_links=False) is None]
     named_tables = _feature_files_among(paths, len(names))
     if missing and (not allow_missing or len(missing) == len(names) or named_tables):
-        raise DataError(f"{missing[0]}: no such file or folder")
+        raise DataError(f"{missing[0]}: no such file or folder{_suggest_name(str(missing[0]), names)}")
     tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
+        _refuse_galleries(tables)
         other = next(name for name in names if name == "-" or Path(name) not in tables)
         raise UsageError(
             f"{tables[0]} is a feature file, but {other} is not; give images or feature files, not both"
@@ -107,7 +112,11 @@ def open_source(
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
             refuse_inside(path)
-    refuse_inputs(tables)  # before they are opened
+    try:
+        refuse_inputs(tables)  # before they are opened
+    except OutputError:
+        _refuse_galleries(tables)
+        raise
     source: Source
     if options.labels is not None and not names:
         source = _list_labelled_images(options.labels)
@@ -126,6 +135,32 @@ def open_source(
             raise DataError(f"{', '.join(names)}: contain no images or feature files")
         raise DataError(f"{names[0]}: contains no images or feature files")
     return source
+
+
+def _suggest_name(missing: str, names: Sequence[str]) -> str:
+    """Return the likely reason for a missing source: a name with spaces, or a misspelt name."""
+    at = names.index(missing) if missing in names else 0
+    for end in range(at + 2, min(at + _MOST_WORDS, len(names)) + 1):
+        whole = " ".join(names[at:end])
+        if os.path.lexists(whole):
+            return f"; put names with spaces in quotes: {shlex.quote(whole)}"
+    folder, name = os.path.split(missing.rstrip("/"))
+    if "#" in name:  # a row of a feature file
+        return ""
+    try:
+        known = os.listdir(folder or ".")  # noqa: PTH208, names are text here
+    except OSError:
+        return ""
+    return suggest_similar(missing, [os.path.join(folder, each) for each in known], _SIMILAR)  # noqa: PTH118
+
+
+def _refuse_galleries(tables: Sequence[Path]) -> None:
+    """Raise DataError if one of these files, which cannot be used, is a gallery."""
+    from crnr_cli.sources.formats.hdf5 import declares_gallery
+
+    for path in tables:
+        if path.suffix.lower() in (".h5", ".hdf5") and declares_gallery(path):
+            raise DataError(f"{path}: is a gallery, not a source of images or features; {_GALLERY}")
 
 
 def open_examples(names: Sequence[str], options: InputOptions, lister: Lister | None = None) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import h5py
@@ -26,6 +27,9 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
         file["a"] = np.arange(3)
     (here / "text.txt").write_text("hello\n")
     (here / "labels.csv").write_text("file,class\na.png,1\nb.png,2\n")
+    (here / "flat.csv").write_text("path,truth,label,status\na.png,,cat,ok\n")
+    content = (here / "gallery.h5").read_bytes()
+    (here / "half.h5").write_bytes(content[: len(content) // 2])
     (here / "empty").mkdir()
     (here / "alone" / "flat").mkdir(parents=True)
     draw_image(0, 0).save(here / "alone" / "flat" / "0.png")
@@ -33,6 +37,7 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
     make_images(here / "nested" / "cow", ["calves", "herds"])
     assert crnr("build", "features.npz", "-o", "of_features.h5", "-q").exit == 0
     assert crnr("classify", "queries", "-o", "out.csv", "-q").exit == 0
+    assert crnr("sort", "out.csv", "my sorted", "-q").exit == 0
     return crnr
 
 
@@ -171,6 +176,104 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "gallery that was built from images",
         ),
         ("classify queries -g other.h5", 1, "other.h5: not a gallery; create one with `crnr build`"),
+        (
+            "classify queries -g nope.csv",
+            1,
+            "nope.csv: no such gallery; create one with `crnr build FOLDER -o nope.h5`",
+        ),
+        (
+            "classify queries -g 'my nope.h5'",
+            1,
+            "my nope.h5: no such gallery; create it with `crnr build FOLDER -o 'my nope.h5'`",
+        ),
+        (
+            "sort --undo 'my sorted'",
+            1,
+            "my sorted: is a folder; give the undo file in it: `crnr sort --undo "
+            "'my sorted/.crnr-sort-1.jsonl'`",
+        ),
+        (
+            "sort --undo queries",
+            1,
+            "queries: is a folder without an undo file of `crnr sort`; give the undo file",
+        ),
+        (
+            "sort --undo out.csv",
+            1,
+            "out.csv: not an undo file of `crnr sort`, such as sorted/.crnr-sort-1.jsonl",
+        ),
+        (
+            "classify queries -output new.csv",
+            2,
+            f"no such option: -output; did you mean --output?{HELP['classify']}",
+        ),
+        (
+            "classify queries -output=new.csv",
+            2,
+            f"no such option: -output; did you mean --output?{HELP['classify']}",
+        ),
+        *(
+            (
+                f"classify queries -o {name}",
+                2,
+                f"{name}: crnr writes CSV, JSON Lines or Parquet; give a name that ends in .csv, .jsonl or "
+                ".parquet, or choose with --format",
+            )
+            for name in ("new.xlsx", "new.JSON", "new.tsv")
+        ),
+        (
+            "evaluate flat.csv",
+            1,
+            "flat.csv: no query has a true class; put the queries into folders named after the gallery's "
+            "classes and run `crnr evaluate FOLDER`, or give their labels with --labels FILE.csv (columns "
+            "path and label) or --corrections FILE",
+        ),
+        (
+            "classify queries -g half.h5",
+            1,
+            "half.h5: not a readable gallery (the file is incomplete); restore it or build it again",
+        ),
+        (
+            "build gallery --extractor dinov2-smal",
+            1,
+            "dinov2-smal: no such file, and no known network; give gradients, pixels, the path of an ONNX "
+            "model, or a name that `crnr model list` shows; did you mean dinov2-small?",
+        ),
+        *(
+            (
+                command,
+                1,
+                "gallery.h5: is a gallery, not a source of images or features; classify and explain take it "
+                "with --gallery; build takes the folder of its images",
+            )
+            for command in ("classify gallery.h5 queries", "classify queries gallery.h5", "build gallery.h5")
+        ),
+        *(
+            (
+                command,
+                2,
+                "gallery: is a folder, not a gallery; the order is `crnr add GALLERY SOURCE...` "
+                "(see `crnr add --help`)",
+            )
+            for command in ("add gallery gallery.h5", "add gallery")
+        ),
+        (
+            "sort queries new.csv",
+            2,
+            "queries: is a folder; the order is `crnr sort CSV FOLDER` (see `crnr sort --help`)",
+        ),
+        ("build Galery", 1, "Galery: no such file or folder; did you mean gallery?"),
+        (
+            "build alone/flaat",
+            1,
+            "alone/flaat: no such file or folder; did you mean alone/flat?",
+        ),
+        ("build my sorted", 1, "my: no such file or folder; put names with spaces in quotes: 'my sorted'"),
+        (
+            "classify queries 'my new.csv'",
+            1,
+            "my new.csv: no such file or folder; to write the labels there, use `-o 'my new.csv'`",
+        ),
         ("classify queries --top -2", 2, f"--top must be 0 or more, not -2{HELP['classify']}"),
         (
             "classify queries --sets 95",
@@ -189,7 +292,11 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "give "
             "the labels of images",
         ),
-        ("evaluate nope.csv", 1, "nope.csv: no such file"),
+        (
+            "evaluate nope.csv",
+            1,
+            "nope.csv: no such file; give a predictions file written by `crnr classify`",
+        ),
         (
             "evaluate out.csv --reject 0.05",
             2,
@@ -229,8 +336,32 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
 )
 def test_a_mistake_is_one_line_with_a_remedy(ready: Runner, command: str, exit: int, error: str) -> None:
     before = ready.files()
-    assert ready(*command.split()) == Outcome(exit, "", f"error: {error}\n")
+    assert ready(*shlex.split(command)) == Outcome(exit, "", f"error: {error}\n")
     assert ready.files() == before
+
+
+def test_printed_commands_can_be_copied_to_a_shell(ready: Runner) -> None:
+    """Paths with spaces and quotes are quoted: every printed command runs as it is."""
+    sorted_ = ready("sort", "out.csv", "Ann's files").err.splitlines()[-1]
+    split = ready("split", "gallery", "--train", "train one", "--test", "test one").err.splitlines()[-1]
+    for line in (sorted_, split):
+        program, *words = shlex.split(line.partition(": ")[2])
+        assert program == "crnr"
+        assert ready(*words).exit == 0
+    assert not (ready.here / "Ann's files").exists()
+    assert ready("extract", "gallery", "-o", "my features.h5", "-q").exit == 0
+    for command in (["info", "my features.h5"], ["classify", "queries", "-g", "my features.h5"]):
+        assert "`crnr build 'my features.h5'`" in ready(*command).err
+
+
+def test_the_format_can_be_chosen_against_the_name(ready: Runner) -> None:
+    assert ready("classify", "queries", "-o", "new.json", "--json", "-q").exit == 0
+    assert (ready.here / "new.json").read_text().startswith("{")
+    assert ready("classify", "queries", "-o", "new.tsv", "--format", "csv", "-q").exit == 0
+    assert ready("classify", "--", "-output").exit == 1
+    assert ready("evaluate", "out.csv", "--html", "new.html").err.endswith("wrote new.html\n")
+    assert ready("audit", "gallery", "--html", "audit.html").err.endswith("wrote audit.html\n")
+    assert ready("audit", "gallery", "--html", "audit.html", "-q").err == ""
 
 
 @pytest.mark.parametrize("source", ["text.txt", "alone/flat"])

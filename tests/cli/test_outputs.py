@@ -208,7 +208,7 @@ INPUTS = {
     f"explain {QUERY} -o {QUERY}": IS_INPUT,
     f"explain {QUERY} -o {SAMPLE}": IS_INPUT,
     "explain features.npz#1 -g features.h5 -o linked.png": IS_INPUT,
-    "add gallery.h5 gallery.h5": IS_INPUT,
+    "add gallery.h5 gallery.h5": "is a gallery, not a source of images or features;",
     "evaluate out.csv --corrections corrections.csv --errors corrections.csv": IS_INPUT,
     "add corrections.csv --corrections corrections.csv": IS_INPUT,
     "add -g gallery.h5 --corrections itself.csv": IS_INPUT,

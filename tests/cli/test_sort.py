@@ -68,7 +68,7 @@ def test_files_that_are_gone_are_reported(crnr: Runner) -> None:
     assert (strict.exit, strict.out) == (1, "")
     assert strict.err == (
         "error: q/1/0.png: no such file; stopped: 1 of 3 files in out.csv has to be left out, "
-        "and at most 0.00% is allowed\n"
+        "and no failure is allowed (--strict)\n"
     )
 
 

@@ -79,7 +79,7 @@ def test_build_classify_and_evaluate(crnr: Runner, images: Path, other_typer: di
         ("help model get", 0, ""),
         ("--version", 0, ""),
         ("buidl x", 2, "no such command: 'buidl'; did you mean build? (see `crnr --help`)"),
-        ("build", 2, "missing argument: SOURCE... (see `crnr build --help`)"),
+        ("build", 2, "missing argument: SOURCE..., as in `crnr build gallery/` (see `crnr build --help`)"),
         ("sort out.csv", 2, "missing argument: FOLDER (see `crnr sort --help`)"),
         ("build x --lamm 1", 2, "no such option: --lamm; did you mean --lam? (see `crnr build --help`)"),
         ("build x --lam", 2, "--lam needs a value (see `crnr build --help`)"),
@@ -102,7 +102,7 @@ def test_help_and_errors_are_the_same(
     crnr: Runner, other_typer: dict[str, str], line: str, exit: int, error: str
 ) -> None:
     found = run(crnr, other_typer, line)
-    said = error.replace("crnr", "python -m crnr_cli")
+    said = error.replace("(see `crnr", "(see `python -m crnr_cli")
     assert (found.exit, found.err) == (exit, f"error: {said}\n" if said else "")
     assert bool(found.out) == (not error)
     assert found == run(crnr, {}, line)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -90,12 +88,12 @@ def test_damaged_gallery(case: Case) -> None:
         err=["error: gallery.h5: damaged (the checksum does not match); restore it or build it again"],
     )
     Path("gallery.h5").write_bytes(whole[: len(whole) // 2])
-    outcome = case(*CLASSIFY.split())
-    case.check(
-        replace(outcome, err=re.sub(r"\(.*\)", "(...)", outcome.err)),  # the message of HDF5
-        f"crnr {CLASSIFY}",
+    case.run(
+        CLASSIFY,
         exit=1,
-        err=["error: gallery.h5: not a readable gallery (...); restore it or build it again"],
+        err=[
+            "error: gallery.h5: not a readable gallery (the file is incomplete); restore it or build it again"
+        ],
     )
     assert case.files() == {"gallery", "gallery.h5", "queries"}
     assert Path("gallery.h5").read_bytes() == whole[: len(whole) // 2]

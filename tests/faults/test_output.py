@@ -140,12 +140,12 @@ def test_strict_stops_at_the_first_failure(crnr: Runner, queries: Path) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: queries/empty.png: empty_file; stopped: 1 of 3 queries has no answer, "
-        f"and at most 0.00% is allowed; {CONTINUE}\n"
+        f"and no failure is allowed (--strict); {CONTINUE}\n"
     )
     assert crnr.files() == {"gallery", "queries", "gallery.h5", "out.csv.crnr-part", "out.csv.crnr-journal"}
     assert crnr("classify", "queries", "--strict").err == (
         "error: queries/empty.png: empty_file; stopped: 1 of 3 queries has no answer, "
-        "and at most 0.00% is allowed\n"
+        "and no failure is allowed (--strict)\n"
     )
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.2").exit == 1
     assert crnr(*CLASSIFY.split(), "--max-failure-rate", "0.4", "--resume").exit == 3
@@ -159,7 +159,7 @@ def test_a_strict_run_that_is_resumed_stops_again_unless_more_may_fail(crnr: Run
     outcome = crnr(*command, "--strict", "--resume")
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
-        f"error: stopped: 1 of 2 queries has no answer, and at most 0.00% is allowed; {CONTINUE}\n"
+        f"error: stopped: 1 of 2 queries has no answer, and no failure is allowed (--strict); {CONTINUE}\n"
     )
     outcome = crnr(*command, "--resume")
     assert outcome.exit == 3
@@ -174,7 +174,7 @@ def test_strict_build_stops_too(crnr: Runner) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err == (
         "error: gallery/ant/empty.png: the file is empty; stopped: 1 of 13 examples has to be skipped, "
-        "and at most 0.00% is allowed\n"
+        "and no failure is allowed (--strict)\n"
     )
     assert crnr.files() == {"gallery"}
     assert crnr("build", "gallery", "--allow-skipped").exit == 0

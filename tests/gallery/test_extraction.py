@@ -190,7 +190,9 @@ def test_failures_of_an_earlier_run_count(crnr: Runner) -> None:
         run(work_on("photos", batch_size=3), stop_at(3))
     with pytest.raises(DataError) as refused:
         run(work_on("photos", batch_size=3, max_failure_rate=0.0))
-    assert "stopped: 1 of 6 examples has to be skipped, and at most 0.00% is allowed" in str(refused.value)
+    assert "stopped: 1 of 6 examples has to be skipped, and no failure is allowed (--strict)" in str(
+        refused.value
+    )
 
 
 def test_an_update_follows_the_folders_of_unchanged_images(crnr: Runner) -> None:

@@ -44,7 +44,7 @@ def test_the_images_of_a_csv_are_found_from_any_folder(crnr: Runner, work: Path)
         (crnr.here, work / "out.csv"),
     ):
         result = Runner(here)("evaluate", csv, "--html", work / "r.html")
-        assert (result.exit, result.err) == (0, "")
+        assert (result.exit, result.err) == (0, f"wrote {work / 'r.html'}\n")
         assert list(shown(work / "r.html").values()) == [True, True]
 
 
@@ -54,12 +54,12 @@ def test_images_that_moved_are_reported_and_found_where_they_are(crnr: Runner, w
     assert result.exit == 0
     assert result.err == (
         "note: 2 of 2 images of mistakes are not shown: q/0.png was not found; run the command "
-        "in the folder where classify ran, or give their folder with --images-from\n"
+        "in the folder where classify ran, or give their folder with --images-from\nwrote r.html\n"
     )
     assert list(shown(crnr.here / "r.html").values()) == [False, False]
     assert crnr("evaluate", "work/out.csv", "--html", "r.html", "-q").err == ""
     result = crnr("evaluate", "work/out.csv", "--html", "r.html", "--images-from", "new")
-    assert (result.exit, result.err) == (0, "")
+    assert (result.exit, result.err) == (0, "wrote r.html\n")
     assert list(shown(crnr.here / "r.html").values()) == [True, True]
 
 
@@ -79,10 +79,10 @@ def test_a_csv_cannot_make_a_page_show_images_from_elsewhere(crnr: Runner, work:
     assert result.exit == 0
     assert result.err == (
         f"note: 1 of 1 images of mistakes is not shown: {name} is outside of the current folder and "
-        "the folder of the CSV; give their folder with --images-from to show it\n"
+        "the folder of the CSV; give their folder with --images-from to show it\nwrote r.html\n"
     )
     assert "data:image/" not in (work / "r.html").read_text()
-    assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private").err == ""
+    assert inside("evaluate", "out.csv", "--html", "r.html", "--images-from", "../private", "-q").err == ""
     assert "data:image/" in (work / "r.html").read_text()
 
 

@@ -264,7 +264,9 @@ def test_parquet_of_other_programs(crnr: Runner) -> None:
     assert (cut.exit, cut.out) == (1, "")
     assert cut.err.startswith("error: cut.parquet: not a readable Parquet file (")
     assert crnr("evaluate", "gone.parquet").exit == 1
-    assert crnr("evaluate", "gone.jsonl") == Outcome(1, "", "error: gone.jsonl: no such file\n")
+    assert crnr("evaluate", "gone.jsonl") == Outcome(
+        1, "", "error: gone.jsonl: no such file; give a predictions file written by `crnr classify`\n"
+    )
 
 
 @settings(max_examples=100, deadline=None)

@@ -121,6 +121,10 @@ def test_columns_can_have_other_names(here: Runner, name: str) -> None:
     ("content", "message"),
     [
         ("", "no column path, only none; choose the right one with --path-column"),
+        (
+            "a.png,1\nb.png,2\n",
+            "no column path, only a.png, 1; the first line must name the columns, such as path,label",
+        ),
         ("path,label\na.png,1\n./a.png,2\n", "line 3: ./a.png has the label '2' here, and '1' in line 2"),
         ("path,label\na.png\n", "line 2: the row is too short; is it complete?"),
         ("path,label\n,1\n", "line 2: the path is empty"),
