@@ -229,7 +229,7 @@ def test_build_without_update_warns_that_the_cleaning_is_lost(cleaned: Runner) -
     assert outcome.exit == 0
     assert outcome.err.splitlines()[-1] == (
         "note: the cleaning of the previous gallery is lost: 3 removed examples and 2 relabelled examples; "
-        "`crnr build --update` keeps it"
+        "next time use `crnr build dirty --update` to keep it"
     )
     assert "cleaning" not in cleaned("info").out
     assert len(labels()) == 17

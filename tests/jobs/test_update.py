@@ -582,8 +582,8 @@ def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 examples has changed and 1 is missing in gallery; "
-        "if the gallery has no other sources, update it with `crnr build --update`, which also removes the "
-        "missing examples\n"
+        "if the gallery has no other sources, update it with `crnr build gallery --update`, which also removes "
+        "the missing examples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--source", "gallery", "-q")
