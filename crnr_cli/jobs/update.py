@@ -26,6 +26,7 @@ from crnr_cli.gallery.entries import (
     contents_of,
     hint,
     names_by_content,
+    refuse_unknown_folders,
     rows_by_name,
     sample_names,
 )
@@ -87,11 +88,7 @@ def add(
         )
         if reading.label is None and corrections is None:
             source = source.with_named_classes().with_classes(gallery.classes, strict=True)
-            if folder := source.folder_of_no_class():
-                raise DataError(
-                    f"{folder}: contains files but no class folders, and is not named after a class of "
-                    f"{path}; name the class of its images with --class NAME"
-                )
+            refuse_unknown_folders(path, source, names, {*gallery.classes, *cleaning.source_classes()})
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe, path)
         is_suspect = _may_have_changed(known, old.table, spellings, gallery.classes, reading.label)

@@ -49,13 +49,14 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     contents = {(class_key(label), sha256) for _, label, sha256 in found}
     unclassed = {sha256 for _, label, sha256 in found if not label}
     names = sample_names((name for name, _, _ in found), gallery.recipe.kind)
-    is_below = cleaning.find_below(against)
+    is_below, known = cleaning.find_below(against), sample_names(gallery.names, gallery.recipe.kind)
+    moved = {sha256 for name, _, sha256 in found if known.find(name) is None} if cleaning else set()
     labels = [gallery.classes[i] for i in gallery.samples.class_index]
     for name, label, sha256 in zip(gallery.names, labels, gallery.hashes, strict=True):
         if (class_key(label), sha256) not in contents and sha256 not in unclassed:
             if names.find(name):
                 report.changed.append(name)
-            elif is_below(name) or not cleaning.is_by_hand(name, sha256):
+            elif is_below(name) or sha256 in moved or not cleaning.is_by_hand(name, sha256):
                 report.missing.append(name)
     hashes, changed = set(gallery.hashes), sample_names(report.changed, gallery.recipe.kind)
     report.unknown.extend(

@@ -203,9 +203,12 @@ class Galleries(RuleBasedStateMachine):
     @precondition(lambda self: self.files)
     @rule()
     def verify(self) -> None:
-        contents = {(label, content.sha256) for label, content in self.cleaned(self.files).values()}
+        cleaned = self.cleaned(self.files)
+        contents = {(label, content.sha256) for label, content in cleaned.values()}
+        moved = {content.sha256 for name, (_, content) in cleaned.items() if name not in self.known}
         is_same = all(
-            (label, content.sha256) in contents or name.startswith("outside/")
+            (label, content.sha256) in contents
+            or (name.startswith("outside/") and content.sha256 not in moved)
             for name, (label, content) in self.known.items()
         )
         outcome = self.crnr("verify", "--source", self.source, "-q")
