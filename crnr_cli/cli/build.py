@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.boundary import noting_unchanged
 from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
@@ -214,7 +215,11 @@ def build(
 
     replaced = Replaced(path, output.quiet)
     refuse_features(dask, names)
-    with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
+    with (
+        noting_unchanged(path),
+        workers(dask, output.quiet, reading.jobs) as who,
+        shown_progress(output.quiet) as progress,
+    ):
         if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(
