@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,6 +18,7 @@ import typer
 
 from crnr_cli.cli.console import say
 from crnr_cli.errors import CrnrError, NotConverged
+from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.signals import (
     READER_GONE,
     STOPS,
@@ -85,6 +87,19 @@ def _describe_limit(error: OSError | MemoryError | RuntimeError) -> str | None:
     if no_process or str(error) == "can't start new thread":  # Python's own message
         return "too many processes; allow more with `ulimit -u`, or use fewer cores with --jobs"
     return None
+
+
+@contextmanager
+def noting_unchanged(path: Path) -> Iterator[None]:
+    """After a signal, print that the file to replace is unchanged, if it exists and is."""
+    before = stat_or_none(path)
+    try:
+        yield
+    except _Stopped as e:
+        now = stat_or_none(path)
+        if before and now and (before.st_ino, before.st_mtime_ns) == (now.st_ino, now.st_mtime_ns):
+            e.message += f"; {path} is unchanged"
+        raise
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crnr_cli.cli import options
+from crnr_cli.cli.boundary import noting_unchanged
 from crnr_cli.cli.cluster import refuse_features, workers
-from crnr_cli.cli.command import Written, make_command, parameter_names
+from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
-from crnr_cli.cli.gallery_report import Replaced, show_report
+from crnr_cli.cli.gallery_report import NOT_LISTED, Replaced, show_report
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
@@ -214,7 +215,11 @@ def build(
 
     replaced = Replaced(path, output.quiet)
     refuse_features(dask, names)
-    with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
+    with (
+        noting_unchanged(path),
+        workers(dask, output.quiet, reading.jobs) as who,
+        shown_progress(output.quiet) as progress,
+    ):
         if update and stat_or_none(path):  # the first time, there is nothing to update
             model = vectors.moved_model(context, _FIXED, "the gallery")
             report: BuildReport = run_update(
@@ -227,10 +232,19 @@ def build(
             report = run_build(names, path, build_options, replaced.look_before_work(progress), who)
     replaced.announce()
     show_report(path, report, output, early, dry_run=dry_run)
-    replaced.say_lost(report.gallery)
+    labels = ["--labels", str(input.labels)] if input.labels else []
+    replaced.say_lost(report.gallery, [*names, *labels], _given_settings(context))
     if not output.quiet and (used := os.environ.get("CRNR_GALLERY")) and Path(used) != path:
         say(f"note: CRNR_GALLERY is {used}, so other commands use that gallery unless they are given another")
     error_handling.finish(report.skipped)
+
+
+def _given_settings(context: typer.Context) -> set[str]:
+    """Return the names of the settings that the user gave, as a gallery stores them."""
+    given = {name for name in _FIXED if given_values(context, [name])}
+    if given.intersection(parameter_names(VectorOptions, Steps, PreprocessingOptions)):
+        given |= {"extractor", *NOT_LISTED}
+    return given
 
 
 def _check_update(update: bool, path: Path, cache: Path | None, *, restore: bool, dry_run: bool) -> None:

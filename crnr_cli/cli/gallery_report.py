@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crnr_cli.cli.console import EarlyNotes, print_csv, print_json, say, say_left_out, say_notes, say_some
+from crnr_cli.cli.options import GALLERY
 from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from crnr_cli.progress import Progress
 
 # Settings of a gallery that are not listed, because they follow from other settings.
-_NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")
+NOT_LISTED = ("width", "height", "color", "n_inputs", "steps")
 
 
 _KINDS = ("added", "changed", "removed")  # of changes
@@ -72,40 +75,62 @@ class Replaced:
         content = f"{format_count(old.n_classes, 'class')}, {format_count(len(old.names), 'example')}"
         self._note = f"replaced {self._path} of {made} ({content})"
 
-    def say_lost(self, gallery: FittedGallery) -> None:
-        """Print what it had that the new one does not: added examples, cleaning, tuned settings."""
+    def say_lost(
+        self, gallery: FittedGallery, sources: Sequence[str] = (), given: Collection[str] = ()
+    ) -> None:
+        """Print what it had that the new one does not: added examples, cleaning, tuned settings.
+
+        Settings that the user has given are as wanted.
+        """
         from crnr_cli.gallery.cleaning import Cleaning, count_decisions
         from crnr_cli.gallery.file import GallerySummary
 
         if self._old is None:
             return
         new = GallerySummary.of(gallery)
-        kept = set(new.names)
-        lost = [name for name in self._old.names if name not in kept]
-        if lost:
-            were = "was" if len(lost) == 1 else "were"
-            say(
-                f"note: {format_count(len(lost), 'example')} of the previous gallery {were} dropped, such as "
-                f"{lost[0]}; use `crnr add` to keep them"
-            )
+        self._say_lost_examples(new)
+        where = [] if self._path == GALLERY else ["-o", str(self._path)]
+        keep = f"next time use `crnr build {shlex.join([*sources, '--update', *where])}` to keep"
         if forgotten := count_decisions([*Cleaning(self._old.cleaning)]):
-            say(
-                f"note: the cleaning of the previous gallery is lost: {forgotten}; "
-                "`crnr build --update` keeps it"
-            )
+            say(f"note: the cleaning of the previous gallery is lost: {forgotten}; {keep} it")
         different = {
             key: value for key, value in self._old.settings.items() if new.settings.get(key) != value
         }
         if "method" in different:  # the settings of another method mean nothing to the new one
             different = {"method": different["method"]}
+        different = {key: value for key, value in different.items() if key not in given}
         if different:
             shown = ", ".join(
                 f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                 for key, value in different.items()
-                if key not in _NOT_LISTED
+                if key not in NOT_LISTED
             )
             had = shown or "another network of the same name"
-            say(f"note: the previous gallery had other settings: {had}; `crnr build --update` keeps them")
+            say(f"note: the previous gallery had other settings: {had}; {keep} them")
+        if self._old.is_calibrated and not new.is_calibrated:
+            say("note: the previous gallery was calibrated; add --calibrate to calibrate this one")
+
+    def _say_lost_examples(self, new: GallerySummary) -> None:
+        """Print which examples have another class now, and which are gone; a renamed file is neither."""
+        assert self._old is not None
+        kept, now = set(new.names), dict(zip(new.hashes, new.names, strict=True))
+        old = zip(self._old.names, self._old.hashes, strict=True)
+        lost = [(name, sha256) for name, sha256 in old if name not in kept]
+        before = set(self._old.names)
+        moved = [(name, now[sha256]) for name, sha256 in lost if now.get(sha256, name) not in before]
+        dropped = [name for name, sha256 in lost if now.get(sha256, name) in before]
+        if moved:
+            was = "was" if len(moved) == 1 else "were"
+            name, place = moved[0]
+            say(f"note: {format_count(len(moved), 'example')} {was} moved, such as {name}, now {place}")
+        if dropped:
+            were = "was" if len(dropped) == 1 else "were"
+            again = f"crnr add {shlex.quote(str(self._path))}"
+            say(
+                f"note: {format_count(len(dropped), 'example')} of the previous gallery {were} dropped, "
+                f"such as {dropped[0]}; to add files again, use `{again} FILES --class NAME` or "
+                f"`{again} --corrections FILE`"
+            )
 
 
 def show_report(

@@ -156,7 +156,7 @@ def tune(
         replaced.announce()
     _print(report, path, output, early, _same_reading(context, sources))
     if report.built:
-        replaced.say_lost(report.built.gallery)
+        replaced.say_lost(report.built.gallery, sources)
     error_handling.finish(report.skipped)
 
 

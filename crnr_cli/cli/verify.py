@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import Annotated
 
@@ -56,7 +57,7 @@ def verify(
         raise DataError(
             f"{gallery}: {len(report.changed)} of {examples} {has_or_have(len(report.changed))} changed and "
             f"{len(report.missing)} {is_or_are(len(report.missing))} missing in {sources}; if the gallery "
-            f"has no other sources, update it with `crnr build --update`{removes}"
+            f"has no other sources, update it with `crnr build {shlex.join(source or [])} --update`{removes}"
         )
     if not output.quiet:
         compared = ", all the same as in the sources" if source else ""

@@ -1,16 +1,18 @@
-"""The cleaning of a gallery: the examples that people removed or relabelled, and the classes they renamed.
+"""The cleaning of a gallery: the examples that people removed, relabelled or added, and renamed classes.
 
 The sources still have the old classes, so `build --update` would undo a decision that is not remembered. A
 decision on an example belongs to its content, and to the class that the source gives it: a file with another
-content, or in another class folder, is a new example.
+content, or in another class folder, is a new example. An example outside the sources stays if a person gave
+its class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from crnr_cli.arrays import Stamp
@@ -19,13 +21,15 @@ from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.system.names import class_key, path_key
 from crnr_cli.wording import Note, format_count, is_or_are
 
+_KINDS = ("removed example", "relabelled example", "added example", "renamed class")
+
 
 class Decision(NamedTuple):
     """A row of the table. Without a hash, it renames a class."""
 
     sha256: str
     name: str
-    former: str  # the class that the source gives, by the present names of classes
+    former: str  # the class that the source gives, by the present names of classes; empty if it gives none
     label: str  # empty if the example was removed
     when: str
     why: str
@@ -64,14 +68,21 @@ class Cleaning:
         return CleaningTable(*(list(column) for column in zip(*self, strict=True)))
 
     def clear(self) -> str:
-        """Forget all decisions; return how many there were, as text."""
-        text = count_decisions(list(self))
+        """Forget all decisions; return how many there were and what becomes of them, as text."""
+        added = [one for one in self if _kind_of(one) == "added example"]
+        others = [one for one in self if one not in added]
         self._classes, self._examples = {}, {}
-        return text
+        texts = [f"{count_decisions(others)} restored"] if others else []
+        return ", ".join([*texts, f"{count_decisions(added)} forgotten"] if added else texts)
 
     def find(self, name: str, sha256: str) -> Decision | None:
         """Return the decision on the example of this name and content."""
         return self._examples[sha256].get(self.key_of(name)) if sha256 in self._examples else None
+
+    def is_by_hand(self, name: str, sha256: str) -> bool:
+        """Return whether a person gave the example of this name and content its class."""
+        known = self.find(name, sha256)
+        return known is not None and known.label != ""
 
     def of_content(self, sha256: str) -> Sequence[Decision]:
         """Return the decisions on a content, the latest last."""
@@ -103,7 +114,7 @@ class Cleaning:
         """Remember that examples were removed."""
         for name, label, sha256, stamp in _rows(removed):
             known = self.find(name, sha256)
-            former = known.former if known else label
+            former = known.former if known and known.former else label
             self._set(Decision(sha256, name, former, "", self._when, why, stamp))
 
     def note_added(self, added: SampleTable, old: SampleTable, why: str, *, by_hand: bool) -> list[Note]:
@@ -125,11 +136,15 @@ class Cleaning:
             elif name in before:
                 earlier = self.find(name, before[name][1])
                 former = earlier.former if earlier else before[name][0]
+                if not former:
+                    self._forget(name, before[name][1])
             else:  # new: it is relabelled only if its folder is named after another class
                 folder = self.rename(PurePosixPath(name).parent.name)
-                former = folder if self._are_paths and class_key(folder) in classes else label
+                former = folder if self._are_paths and class_key(folder) in classes else ""
             self._forget(name, sha256)
-            if class_key(former) != class_key(label):
+            is_relabelled = class_key(former) != class_key(label)
+            if by_hand or is_relabelled:
+                former = former if is_relabelled else ""
                 self._set(Decision(sha256, name, former, label, self._when, why, stamp))
         if not forgotten:
             return []
@@ -152,8 +167,54 @@ class Cleaning:
             for one in list(of_content.values()):
                 self._forget(one.name, one.sha256)
                 former, label = (new if class_key(name) == key else name for name in (one.former, one.label))
-                if class_key(former) != class_key(label):
-                    self._set(one._replace(former=former, label=label))
+                if class_key(former) == class_key(label):  # still a class that a person gave
+                    former = ""
+                self._set(one._replace(former=former, label=label))
+
+    def keep_outside(
+        self, gone: SampleTable, sources: Sequence[str], moved: Container[str]
+    ) -> tuple[list[str], list[Note]]:
+        """Return the names of the examples that stay though the sources do not have them, and notes.
+
+        These are examples outside the sources whose class a person gave. `gone` has all examples that are not
+        in the sources; a file that is gone from a source was removed there, and contents in `moved` are
+        elsewhere in the sources now.
+        """
+        is_below = self.find_below(sources)
+        kept: list[str] = []
+        others: list[str] = []
+        for name, _, sha256, _ in _rows(gone):
+            known = self.find(name, sha256)
+            if sha256 not in moved and not is_below(name):
+                (kept if self.is_by_hand(name, sha256) else others).append(name)
+            elif known and not known.former:
+                self._forget(name, sha256)
+        notes = []
+        if n := len(kept):
+            text = (
+                f"{format_count(n, 'example')} added with --class or --corrections {is_or_are(n)} kept, "
+                f"such as {kept[0]}; `--restore` drops {'it' if n == 1 else 'them'}"
+            )
+            notes.append(Note("added before", text))
+        if n := len(others):
+            text = (
+                f"{format_count(n, 'example')} outside the sources {is_or_are(n)} removed, "
+                f"such as {others[0]}; to keep such examples, name their sources too"
+            )
+            notes.append(Note("outside", text))
+        return kept, notes
+
+    def find_below(self, sources: Sequence[str]) -> Callable[[str], bool]:
+        """Return a test whether an example's name is in one of the sources: a folder or a feature file."""
+        keys = set(map(self.key_of, sources))
+        starts = tuple(key.rstrip(os.sep) + end for key in keys for end in (os.sep, "#"))
+        is_here = os.curdir in keys
+
+        def is_below(name: str) -> bool:
+            key = self.key_of(name)
+            return key in keys or key.startswith(starts) or (is_here and not Path(key).is_absolute())
+
+        return is_below
 
     def _set(self, decision: Decision) -> None:
         of_content = self._examples.setdefault(decision.sha256, {})
@@ -204,9 +265,11 @@ class CleanedSource:
     def _decide(self, name: str, sha256: str, present: str) -> str | None:
         key, known = class_key(present), self._cleaning.of_content(sha256)
         decisions = [one for one in known if class_key(one.former) == key]
+        own = self._cleaning.find(name, sha256)
+        if own and not own.former:
+            return own.label
         if not decisions:
             return present
-        own = self._cleaning.find(name, sha256)
         if own in decisions:
             return own.label or None
         return present if (sha256, key) in self._held else decisions[-1].label or None
@@ -254,7 +317,7 @@ class CleanedSource:
 def count_decisions(decisions: Sequence[Decision]) -> str:
     """Return the number of decisions of each kind as text."""
     kinds = [_kind_of(one) for one in decisions]
-    counts = {kind: kinds.count(kind) for kind in ("removed example", "relabelled example", "renamed class")}
+    counts = {kind: kinds.count(kind) for kind in _KINDS}
     texts = [format_count(count, kind) for kind, count in counts.items() if count]
     return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else "".join(texts)
 
@@ -262,7 +325,9 @@ def count_decisions(decisions: Sequence[Decision]) -> str:
 def _kind_of(decision: Decision) -> str:
     if not decision.sha256:
         return "renamed class"
-    return "relabelled example" if decision.label else "removed example"
+    if not decision.label:
+        return "removed example"
+    return "relabelled example" if decision.former else "added example"
 
 
 def _rows(table: SampleTable) -> Iterator[tuple[str, str, str, Stamp]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
+from crnr_cli.sources.base import Source
 from crnr_cli.system.names import Spellings, class_key, path_key, to_nfc, with_slashes
 from crnr_cli.wording import Note, format_count
 
@@ -88,6 +89,26 @@ def compare_tables(old: SampleTable, new: SampleTable) -> Changes:
         removed=[name for name in before if name not in after],
         unchanged=len(after) - len(added) - len(changed),
     )
+
+
+def refuse_unknown_folders(path: Path, source: Source, names: Sequence[str], classes: Iterable[str]) -> None:
+    """Raise an error if a named folder, or the folder of a named image, gives no class of the gallery.
+
+    A new class needs a folder of class folders, or its name: the folder of a few images may be any folder.
+    """
+    if folder := source.folder_of_no_class():
+        raise DataError(
+            f"{folder}: contains files but no class folders, and is not named after a class of "
+            f"{path}; name the class of its images with --class NAME"
+        )
+    if source.kind != "pictures" or source.is_labelled:
+        return
+    known, listed = Spellings(classes), set(source.names())
+    for name in map(with_slashes, names):
+        if name in listed and known.find(PurePosixPath(name).parent.name) is None:
+            raise DataError(
+                f"{name}: its folder is not named after a class of {path}; name the class with --class NAME"
+            )
 
 
 @dataclass(frozen=True)

@@ -246,25 +246,33 @@ class GallerySummary:
 
     n_classes: int
     names: Sequence[str]  # of the samples
+    hashes: Sequence[str]
     settings: dict[str, Any]  # of the method and the recipe
     cleaning: CleaningTable
+    is_calibrated: bool
 
     @classmethod
     def read(cls, path: Path) -> GallerySummary:
         """Read the summary; GalleryError if the file is not a gallery. The checksum is not verified."""
-        wanted = {"classes/names", "samples/names", *CLEANING_PATHS}
+        wanted = {"classes/names", "samples/names", "samples/sha256", *CLEANING_PATHS}
         content = read_content(path, wanted, may_map=MAY_REPLACE_OPEN)
         try:
-            names = LazyTexts(content.arrays["samples/names"])
+            names, hashes = (LazyTexts(content.arrays[f"samples/{name}"]) for name in ("names", "sha256"))
             cleaning = CleaningTable.read_from(content.arrays)
-            return cls(len(content.arrays["classes/names"]), names, _settings(content), cleaning)
+            n_classes, is_calibrated = (
+                len(content.arrays["classes/names"]),
+                "calibration" in content.attributes,
+            )
+            return cls(n_classes, names, hashes, _settings(content), cleaning, is_calibrated)
         except (LookupError, AttributeError, TypeError, ValueError, UsageError) as e:
             raise GalleryError(f"{path}: not a consistent gallery ({e}); build it again") from e
 
     @classmethod
     def of(cls, gallery: FittedGallery) -> GallerySummary:
         settings = _settings(_to_content(gallery))
-        return cls(len(gallery.classes), gallery.names, settings, gallery.cleaning)
+        is_calibrated = gallery.calibration is not None
+        n_classes = len(gallery.classes)
+        return cls(n_classes, gallery.names, gallery.hashes, settings, gallery.cleaning, is_calibrated)
 
 
 def _settings(content: HDF5Contents) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def make_gallery(
     samples = Samples.of(in_order.values, class_index, read.recipe.part_edges)
     notes: list[Note] = []
     if len(classes) == 1:
-        text = f"only one class, {classes[0]}: add another class with `crnr add` before you classify"
+        text = f"only one class, {classes[0]}: add another with `crnr add GALLERY FOLDER --class NAME`"
         notes.append(Note("one class", text))
     notes += notes_on_copies(read.table, group_copies(read.values, read.table.hashes))
     index = make_indexes(method, samples, progress)

@@ -26,6 +26,7 @@ from crnr_cli.gallery.entries import (
     contents_of,
     hint,
     names_by_content,
+    refuse_unknown_folders,
     rows_by_name,
     sample_names,
 )
@@ -87,11 +88,7 @@ def add(
         )
         if reading.label is None and corrections is None:
             source = source.with_named_classes().with_classes(gallery.classes, strict=True)
-            if folder := source.folder_of_no_class():
-                raise DataError(
-                    f"{folder}: contains files but no class folders, and is not named after a class of "
-                    f"{path}; name the class of its images with --class NAME"
-                )
+            refuse_unknown_folders(path, source, names, {*gallery.classes, *cleaning.source_classes()})
         known, spellings = rows_by_name(old.table), sample_names(gallery.names, gallery.recipe.kind)
         refuse_mismatch(source, gallery.recipe, path)
         is_suspect = _may_have_changed(known, old.table, spellings, gallery.classes, reading.label)
@@ -187,7 +184,7 @@ def update(
     """Make the gallery match the current sources; only files that may have changed are read.
 
     A sample whose file still exists but cannot be read is kept: a disk that is away for a moment must not
-    cost the gallery a class. Examples that people removed or relabelled stay so, unless `restore` forgets it.
+    cost the gallery a class. What people removed, relabelled or added stays so, unless `restore` forgets it.
     """
 
     def change(gallery: FittedGallery, old: ReadSamples, cleaning: Cleaning) -> ReadSamples:
@@ -206,27 +203,30 @@ def update(
         )
         fresh = rows_by_name(read.table)
         now = known | {name: len(old.table) + row for name, row in fresh.items()}
-        errors = {spellings.spell(left.name): left.error for left in read.left_out}
+        present: dict[str, SampleError | None] = dict.fromkeys(map(spellings.spell, source.names()))
+        present.update((spellings.spell(left.name), left.error) for left in read.left_out)
         listed: list[int] = []
         kept = 0
         removed = cleaned.removed
-        for name in dict.fromkeys(map(spellings.spell, source.names())):
+        for name, error in present.items():
             if name in removed:
                 continue
-            if name not in errors:
+            if error is None:
                 listed.append(now[name])
-            elif errors[name].status not in _REMOVING:
+            elif error.status not in _REMOVING:
                 unreadable = _rows_at_or_below(name, known)
                 listed += unreadable
                 kept += len(unreadable)
         require_samples(listed, read.left_out)
-        chosen = _choose(old, read, listed)
+        by_hand, of_outside = _keep_by_hand(cleaning, names, present, old.table, known, read.table)
+        chosen = _choose(old, read, listed + by_hand)
         emptied = sorted(set(gallery.classes) - set(chosen.table.labels))
         notes += [Note("emptied class", f"class {name}: no examples remain, removed") for name in emptied]
         if kept:
             text = f"{format_count(kept, 'example')} kept as before, because the files cannot be read now"
             notes.append(Note("kept", text))
         notes += _note_new_classes(read.table, gallery.classes) + cleaned.notes(known)
+        notes += [] if restore else of_outside
         return replace(chosen, notes=read.notes + notes)
 
     return _rewrite(path, change, model, progress, dry_run=dry_run)
@@ -236,11 +236,33 @@ def _forget_cleaning(cleaning: Cleaning) -> Note:
     """Forget all decisions, and return a note on them."""
     forgotten = cleaning.clear()
     text = (
-        f"{forgotten} restored: the gallery follows its sources again"
+        f"{forgotten}: the gallery follows its sources again"
         if forgotten
-        else "nothing to restore: no example of the gallery was removed or relabelled"
+        else "nothing to restore: no example of the gallery was removed, relabelled or added by hand"
     )
     return Note("restored", text)
+
+
+def _keep_by_hand(
+    cleaning: Cleaning,
+    sources: Sequence[str],
+    present: Mapping[str, SampleError | None],
+    old: SampleTable,
+    known: Mapping[str, int],
+    read: SampleTable,
+) -> tuple[list[int], list[Note]]:
+    """Return the rows of old samples that stay because people gave their classes, and notes on them.
+
+    The sources do not have these, or have no class for them; `present` has the samples of the sources.
+    """
+    gone = old.take([row for name, row in known.items() if name not in present])
+    moved = {sha256 for name, sha256 in zip(read.names, read.hashes, strict=True) if name not in known}
+    kept, notes = cleaning.keep_outside(gone, sources, moved)
+    unclassed = [
+        name for name, error in present.items() if name in known and error and error.status == "no_class"
+    ]
+    kept += [name for name in unclassed if cleaning.is_by_hand(name, old.hashes[known[name]])]
+    return [known[name] for name in kept], notes
 
 
 def _rewrite(

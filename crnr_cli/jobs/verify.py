@@ -35,7 +35,7 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
 
     A file that was moved without a change of content or class does not count as a difference. Where a source
     has no class, as for samples whose class was given to `add`, only the content counts. The classes of the
-    source are the classes after the gallery's cleaning.
+    source are the classes after the gallery's cleaning, which may keep examples that are in no source.
     """
     gallery = load_gallery(path)
     report = VerifyReport(len(gallery.names))
@@ -49,10 +49,15 @@ def verify(path: Path, against: Sequence[str], options: InputOptions) -> VerifyR
     contents = {(class_key(label), sha256) for _, label, sha256 in found}
     unclassed = {sha256 for _, label, sha256 in found if not label}
     names = sample_names((name for name, _, _ in found), gallery.recipe.kind)
+    is_below, known = cleaning.find_below(against), sample_names(gallery.names, gallery.recipe.kind)
+    moved = {sha256 for name, _, sha256 in found if known.find(name) is None} if cleaning else set()
     labels = [gallery.classes[i] for i in gallery.samples.class_index]
     for name, label, sha256 in zip(gallery.names, labels, gallery.hashes, strict=True):
         if (class_key(label), sha256) not in contents and sha256 not in unclassed:
-            (report.changed if names.find(name) else report.missing).append(name)
+            if names.find(name):
+                report.changed.append(name)
+            elif is_below(name) or sha256 in moved or not cleaning.is_by_hand(name, sha256):
+                report.missing.append(name)
     hashes, changed = set(gallery.hashes), sample_names(report.changed, gallery.recipe.kind)
     report.unknown.extend(
         name for name, _, sha256 in found if sha256 not in hashes and changed.find(name) is None

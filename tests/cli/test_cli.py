@@ -595,7 +595,7 @@ def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, images
     Path("gallery/cat").rename("one/cat")
     result = crnr("build", "one", "-o", "one.h5")
     assert result.exit == 0
-    assert "note: only one class, cat: add another class with `crnr add` before you classify" in result.err
+    assert "note: only one class, cat: add another with `crnr add GALLERY FOLDER --class NAME`" in result.err
     result = crnr("classify", "queries", "-g", "one.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (

@@ -27,8 +27,10 @@ def tuned(crnr: Runner) -> Runner:
 
 REPLACES = "note: replaced gallery.h5 of 2026-02-03 04:05"
 LOST = [
-    "note: 3 examples of the previous gallery were dropped, such as more.npz#0; use `crnr add` to keep them",
-    "note: the previous gallery had other settings: iterations 7, lam 0.1; `crnr build --update` keeps them",
+    "note: 3 examples of the previous gallery were dropped, such as more.npz#0; to add files again, use "
+    "`crnr add gallery.h5 FILES --class NAME` or `crnr add gallery.h5 --corrections FILE`",
+    "note: the previous gallery had other settings: iterations 7, lam 0.1; next time use "
+    "`crnr build first.npz --update` to keep them",
 ]
 
 
@@ -43,22 +45,45 @@ def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
 
 
 def test_build_notes_a_replaced_gallery_with_another_method(tuned: Runner) -> None:
-    err = tuned("build", "first.npz", "more.npz", "--method", "crc").err
+    assert tuned("build", "first.npz", "more.npz", "--method", "crc", "-o", "my gallery.h5", "-q").exit == 0
+    err = tuned("build", "first.npz", "more.npz", "-o", "my gallery.h5").err
     assert err.splitlines()[-1] == (
-        "note: the previous gallery had other settings: method crnr; `crnr build --update` keeps them"
+        "note: the previous gallery had other settings: method crc; next time use "
+        "`crnr build first.npz more.npz --update -o 'my gallery.h5'` to keep them"
     )
 
 
 def test_build_notes_a_replaced_gallery_with_another_extractor(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
-    assert crnr("build", "gallery", "-q").exit == 0
-    assert crnr("build", "gallery", "--cell", "4").err.splitlines()[-1] == (
-        "note: the previous gallery had other settings: extractor gradients, 8x8, cells of 3, 8 directions; "
-        "`crnr build --update` keeps them"
-    )
-    assert crnr("build", "gallery", "--extractor", "pixels").err.splitlines()[-1] == (
+    assert crnr("build", "gallery", "--cell", "4", "-q").exit == 0
+    assert crnr("build", "gallery").err.splitlines()[-1] == (
         "note: the previous gallery had other settings: extractor gradients, 8x8, cells of 4, 8 directions; "
-        "`crnr build --update` keeps them"
+        "next time use `crnr build gallery --update` to keep them"
+    )
+
+
+@pytest.mark.parametrize("options", ["--method crc", "--extractor pixels", "--cell 4", "--lam 0.5"])
+def test_settings_that_the_user_gave_are_not_noted(crnr: Runner, options: str) -> None:
+    make_images(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+    assert "settings" not in crnr("build", "gallery", *options.split()).err
+
+
+def test_build_notes_that_the_replaced_gallery_was_calibrated(tuned: Runner) -> None:
+    note = "note: the previous gallery was calibrated; add --calibrate to calibrate this one"
+    for options, is_noted in ((["--calibrate"], False), (["--calibrate"], False), ([], True), ([], False)):
+        assert (note in tuned("build", "first.npz", *options).err.splitlines()) is is_noted
+
+
+def test_examples_that_moved_are_not_dropped(crnr: Runner) -> None:
+    make_images(crnr.here / "gallery")
+    assert crnr("build", "gallery", "-q").exit == 0
+    Path("gallery/ant/0.png").rename("gallery/bee/moved.png")
+    Path("gallery/ant/1.png").unlink()
+    lines = crnr("build", "gallery").err.splitlines()
+    assert "note: 1 example was moved, such as gallery/ant/0.png, now gallery/bee/moved.png" in lines
+    assert lines[-1].startswith(
+        "note: 1 example of the previous gallery was dropped, such as gallery/ant/1.png; "
     )
 
 

@@ -23,7 +23,7 @@ def test_one_class(case: Case) -> None:
         "build gallery",
         exit=0,
         err=[
-            "note: only one class, ant: add another class with `crnr add` before you classify",
+            "note: only one class, ant: add another with `crnr add GALLERY FOLDER --class NAME`",
             "gallery.h5: 1 class, 4 examples, vectors of length 128, method crnr",
         ],
     )

@@ -84,7 +84,7 @@ def test_a_gallery_has_the_examples_in_the_order_of_the_classes() -> None:
 def test_notes_on_one_class_and_on_copies() -> None:
     _, notes = make_gallery(read("zz"), make_method("crnr", {}))
     assert [(note.kind, note.text) for note in notes] == [
-        ("one class", "only one class, z: add another class with `crnr add` before you classify")
+        ("one class", "only one class, z: add another with `crnr add GALLERY FOLDER --class NAME`")
     ]
     table = read("aabba").table
     in_two = "the same content in two classes: n0 (a) and n2 (b)"

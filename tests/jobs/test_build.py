@@ -38,8 +38,9 @@ def test_a_build_that_is_stopped_leaves_nothing(crnr: Runner, stop: str) -> None
         patch.setattr(build, "make_gallery", stopped)
         outcome = crnr("build", "g", "-q")
     number = signal.Signals[stop].value
-    words = {"SIGINT": "interrupted\n", "SIGTERM": "terminated\n"}[stop]
-    assert (outcome.exit, outcome.out, outcome.err) == (128 + number, "", words)
+    words = {"SIGINT": "interrupted", "SIGTERM": "terminated"}[stop]
+    expected = f"{words}; gallery.h5 is unchanged\n"
+    assert (outcome.exit, outcome.out, outcome.err) == (128 + number, "", expected)
     assert Path("gallery.h5").read_text() == "old"
     assert crnr.files() == {"g", "gallery.h5"}
 

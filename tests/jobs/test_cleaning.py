@@ -108,7 +108,7 @@ def test_restore_brings_removed_examples_back_and_forgets_them(cleaned: Runner) 
     assert cleaned("build", "dirty", "--extractor", "pixels", "--method", "nn", "-o", "fresh.h5").exit == 0
     assert Path("gallery.h5").read_bytes() == Path("fresh.h5").read_bytes()
     assert update(cleaned, "--restore")[0] == (
-        "note: nothing to restore: no example of the gallery was removed or relabelled"
+        "note: nothing to restore: no example of the gallery was removed, relabelled or added by hand"
     )
 
 
@@ -229,7 +229,7 @@ def test_build_without_update_warns_that_the_cleaning_is_lost(cleaned: Runner) -
     assert outcome.exit == 0
     assert outcome.err.splitlines()[-1] == (
         "note: the cleaning of the previous gallery is lost: 3 removed examples and 2 relabelled examples; "
-        "`crnr build --update` keeps it"
+        "next time use `crnr build dirty --update` to keep it"
     )
     assert "cleaning" not in cleaned("info").out
     assert len(labels()) == 17
@@ -364,6 +364,155 @@ def test_removed_classes_are_recognised_in_another_unicode_form(crnr: Runner) ->
     before = labels()
     assert update(crnr, source="source")[0].startswith("note: 4 removed examples stay removed")
     assert labels() == before
+
+
+@pytest.fixture
+def reviewed(dirty: Runner) -> Runner:
+    """Four images outside the source with classes that a person gave, one of them in a class folder."""
+    for name in ("new/1.png", "new/2.png", "new/ant/3.png", "other/4.png"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        draw_image(1, 80 + int(Path(name).stem)).save(name)
+    rows = "new/1.png,ant,bee,\nnew/2.png,bee,bee,\nnew/ant/3.png,ant,bee,\n"
+    Path("c.csv").write_text(f"path,label,corrected,when\n{rows}")
+    assert dirty("add", "gallery.h5", "--corrections", "c.csv", "-q").exit == 0
+    assert dirty("add", "gallery.h5", "other/4.png", "--class", "emmet", "-q").exit == 0
+    return dirty
+
+
+KEPT = (
+    "note: 4 examples added with --class or --corrections are kept, such as new/1.png; `--restore` drops them"
+)
+
+
+def test_build_update_keeps_examples_that_were_added_by_hand(reviewed: Runner) -> None:
+    before, content = labels(), Path("gallery.h5").read_bytes()
+    assert len(before) == 21
+    assert update(reviewed) == [KEPT, "0 added, 0 changed, 0 removed, 21 unchanged"]
+    assert Path("gallery.h5").read_bytes() == content
+    outcome = reviewed("verify", "--source", "dirty")
+    assert (outcome.exit, outcome.out) == (0, "")
+    shutil.rmtree("new")  # the vectors are in the gallery
+    Path("dirty/ant/0.png").unlink()
+    draw_image(0, 70).save("dirty/ant/9.png")
+    assert update(reviewed) == [
+        KEPT,
+        "added: dirty/ant/9.png",
+        "removed: dirty/ant/0.png",
+        "1 added, 0 changed, 1 removed, 20 unchanged",
+    ]
+    del before["dirty/ant/0.png"]
+    assert labels() == before | {"dirty/ant/9.png": "ant"}
+
+
+def test_restore_drops_examples_that_were_added_by_hand(reviewed: Runner) -> None:
+    lines = update(reviewed, "--restore")
+    assert lines[0] == (
+        "note: 1 relabelled example restored, 3 added examples forgotten: "
+        "the gallery follows its sources again"
+    )
+    assert lines[-1] == "0 added, 0 changed, 4 removed, 17 unchanged"
+    assert all(name.startswith("dirty/") for name in labels())
+    assert "cleaning" not in reviewed("info").out
+
+
+def test_an_example_that_was_added_by_hand_may_move_into_the_source(reviewed: Runner) -> None:
+    before = labels()
+    Path("new/1.png").rename("dirty/cow/moved.png")
+    lines = update(reviewed)
+    assert lines[0] == KEPT.replace("4 examples", "3 examples").replace("new/1", "new/2")
+    assert lines[-1] == "1 added, 0 changed, 1 removed, 20 unchanged"
+    del before["new/1.png"]
+    assert labels() == before | {"dirty/cow/moved.png": "cow"}
+    assert [one["sample"] for one in json.loads(reviewed("info", "--json").out)["cleaning"]] == [
+        "new/2.png",
+        "new/ant/3.png",
+        "other/4.png",
+    ]
+
+
+def test_examples_that_were_added_by_hand_can_be_removed_and_relabelled(reviewed: Runner) -> None:
+    assert "added to emmet" in " ".join(reviewed("info").out.split())
+    assert reviewed("remove", "gallery.h5", "--example", "new/1.png", "-q").exit == 0
+    assert reviewed("add", "gallery.h5", "new/2.png", "--class", "cow", "-q").exit == 0
+    assert reviewed("rename", "gallery.h5", "emmet", "ant", "--merge", "-q").exit == 0
+    draw_image(2, 95).save("new/ant/3.png")
+    assert reviewed("add", "gallery.h5", "new/ant/3.png", "--class", "cow", "-q").exit == 0
+    before = labels()
+    assert {name: label for name, label in before.items() if not name.startswith("dirty/")} == {
+        "new/2.png": "cow",
+        "new/ant/3.png": "cow",
+        "other/4.png": "ant",
+    }
+    assert update(reviewed)[-1] == "0 added, 0 changed, 0 removed, 20 unchanged"
+    assert labels() == before
+
+
+def test_an_example_that_was_added_by_hand_follows_a_source_that_has_it(reviewed: Runner) -> None:
+    """The class given by hand holds in the source too, until the file is gone from there."""
+    draw_image(0, 90).save("dirty/bee/new.png")
+    assert reviewed("add", "gallery.h5", "dirty/bee/new.png", "--class", "bee", "-q").exit == 0
+    before = labels()
+    assert update(reviewed)[-1] == "0 added, 0 changed, 0 removed, 22 unchanged"
+    assert labels() == before
+    Path("dirty/bee/new.png").unlink()
+    assert "removed: dirty/bee/new.png" in update(reviewed)
+    assert "dirty/bee/new.png" not in reviewed("info", "--json").out
+
+
+def test_build_update_keeps_a_file_in_no_class_folder_that_was_added_by_hand(dirty: Runner) -> None:
+    draw_image(1, 90).save("dirty/stray.png")
+    assert dirty("add", "gallery.h5", "dirty/stray.png", "--class", "bee", "-q").exit == 0
+    before = labels()
+    outcome = dirty("build", "dirty", "--update")
+    assert (outcome.exit, outcome.err.splitlines()[0]) == (
+        3,
+        "failed: dirty/stray.png: not in a class folder",
+    )
+    assert labels() == before
+
+
+def test_build_update_names_examples_of_sources_that_are_left_out(dirty: Runner) -> None:
+    make_images(dirty.here / "more", per_class=1)
+    for folder in CLASSES:
+        draw_image(CLASSES.index(folder), 50).save(f"more/{folder}/0.png")
+    assert dirty("add", "gallery.h5", "more", "-q").exit == 0
+    before = labels()
+    assert update(dirty, "more") == ["0 added, 0 changed, 0 removed, 20 unchanged"]
+    assert update(dirty)[0] == (
+        "note: 3 examples outside the sources are removed, such as more/ant/0.png; "
+        "to keep such examples, name their sources too"
+    )
+    assert labels() == {name: label for name, label in before.items() if name.startswith("dirty/")}
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "expected"),
+    [
+        ("new", "new/1.png", True),
+        ("./new/", "new//1.png", True),
+        ("new", "newer/1.png", False),
+        ("new/1.png", "new/1.png", True),
+        ("new", "new", True),
+        ("new", "/new/1.png", False),
+        (".", "new/1.png", True),
+        (".", "/new/1.png", False),
+        ("/", "/new/1.png", True),
+        ("new/1", "new/1.png", False),
+    ],
+)
+def test_names_below_a_source(source: str, name: str, expected: bool) -> None:
+    assert Cleaning(CleaningTable()).find_below([source])(name) is expected
+    assert not Cleaning(CleaningTable()).find_below([])(name)
+
+
+def test_rows_below_a_feature_file() -> None:
+    is_below = Cleaning(CleaningTable(), "features").find_below(["a.npz"])
+    assert [is_below(name) for name in ("a.npz#3", "a.npz", "a.npz2#3", "b.npz#3")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_galleries_without_cleaning_have_no_arrays_for_it(dirty: Runner) -> None:

@@ -193,4 +193,6 @@ def test_merging_all_classes_is_allowed_with_a_note(built: Runner) -> None:
     assert built("remove", "gallery.h5", "--class", "cow", "-q").exit == 0
     result = built("rename", "gallery.h5", "ant", "bee", "--merge")
     assert (result.exit, result.out) == (0, "")
-    assert "note: only one class, bee: add another class with `crnr add` before you classify\n" in result.err
+    assert (
+        "note: only one class, bee: add another with `crnr add GALLERY FOLDER --class NAME`\n" in result.err
+    )

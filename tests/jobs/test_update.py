@@ -22,7 +22,7 @@ from crnr_cli.recipe.steps import Pca
 from crnr_cli.sources.images import Images
 from crnr_cli.sources.tables import Features
 from helpers.patches import watch_decoders
-from helpers.runner import Runner, read_rows
+from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import draw_image, make_features, make_images
 from helpers.templates import Templates
 
@@ -555,6 +555,23 @@ def test_features_in_columns_are_added_and_verified(crnr: Runner) -> None:
 
 
 @pytest.mark.usefixtures("built")
+def test_add_refuses_an_image_in_a_folder_of_no_class(crnr: Runner) -> None:
+    Path("new").mkdir()
+    draw_image(1, 60).save("new/1.png")
+    before = Path("gallery.h5").read_bytes()
+    assert crnr("add", "gallery.h5", "gallery/ant/0.png", "new/1.png") == Outcome(
+        1,
+        "",
+        "error: new/1.png: its folder is not named after a class of gallery.h5; "
+        "name the class with --class NAME\n",
+    )
+    assert Path("gallery.h5").read_bytes() == before
+    assert crnr("add", "gallery.h5", "new/1.png", "--class", "new", "-q").exit == 0
+    assert crnr("remove", "gallery.h5", "--class", "ant", "-q").exit == 0
+    assert crnr("add", "gallery.h5", "gallery/ant/0.png", "-q").exit == 0  # a class of the source
+
+
+@pytest.mark.usefixtures("built")
 def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     outcome = crnr("verify", "gallery.h5")
     assert (outcome.exit, outcome.out) == (0, "")
@@ -582,8 +599,8 @@ def test_verify_reports_an_intact_gallery(crnr: Runner) -> None:
     assert outcome.err == (
         "changed: gallery/bee/1.png\nmissing: gallery/ant/3.png\nnot in the gallery: gallery/cow/new.png\n"
         "error: gallery.h5: 1 of 12 examples has changed and 1 is missing in gallery; "
-        "if the gallery has no other sources, update it with `crnr build --update`, which also removes the "
-        "missing examples\n"
+        "if the gallery has no other sources, update it with `crnr build gallery --update`, which also "
+        "removes the missing examples\n"
     )
     assert crnr("build", "gallery", "--update", "-q", "--allow-skipped").exit == 0
     outcome = crnr("verify", "gallery.h5", "--source", "gallery", "-q")

@@ -125,6 +125,26 @@ class Galleries(RuleBasedStateMachine):
         else:
             self.assert_refused(outcome)
 
+    @rule(label=classes, number=numbers, seed=st.integers(0, 9))
+    def added_by_hand(self, label: str, number: int, seed: int) -> None:
+        """An image that is not in the source, with its class."""
+        pixels = np.random.default_rng(seed).integers(1, 256, (SIDE, SIDE), dtype=np.uint8)
+        path = self.here / "outside" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(path)
+        self.moment += 1
+        os.utime(path, ns=(self.moment * 10**9, self.moment * 10**9))
+        name = f"outside/{number}.png"
+        self.assert_done(self.crnr("add", "-q", f"--class={label}", "gallery.h5", name), set())
+        content = Content(hashlib.sha256(path.read_bytes()).hexdigest(), tuple(pixels.ravel().tolist()))
+        if self.known.get(name) != (label, content):
+            before = self.known[name][1].sha256 if name in self.known else ""
+            former, _ = self.decided.get((content.sha256, name), self.decided.get((before, name), ("", "")))
+            if not former:
+                self.decided.pop((before, name), None)
+            self.decide(name, content, former if former != label else "", label)
+        self.known[name] = (label, content)
+
     @precondition(lambda self: self.files)
     @rule()
     def update(self) -> None:
@@ -139,7 +159,13 @@ class Galleries(RuleBasedStateMachine):
             self.assert_refused(outcome)
         else:
             self.assert_done(outcome, failed)
-            self.known = cleaned | kept
+            fresh = {content for name, (_, content) in cleaned.items() if name not in self.known}
+            by_hand = {
+                name: found
+                for name, found in self.known.items()
+                if name.startswith("outside/") and found[1] not in fresh
+            }
+            self.known = cleaned | kept | by_hand
 
     @rule(data=st.data(), by_class=st.booleans())
     def remove(self, data: st.DataObject, by_class: bool) -> None:
@@ -172,13 +198,19 @@ class Galleries(RuleBasedStateMachine):
         self.renamed = {name: new if label == old else label for name, label in self.renamed.items()}
         for (sha256, name), pair in list(self.decided.items()):
             former, label = (new if label == old else label for label in pair)
-            self.decided[sha256, name] = (former or "", label)
+            self.decided[sha256, name] = (former if former and former != label else "", label)
 
     @precondition(lambda self: self.files)
     @rule()
     def verify(self) -> None:
-        contents = {(label, content.sha256) for label, content in self.cleaned(self.files).values()}
-        is_same = all((label, content.sha256) in contents for label, content in self.known.values())
+        cleaned = self.cleaned(self.files)
+        contents = {(label, content.sha256) for label, content in cleaned.values()}
+        moved = {content.sha256 for name, (_, content) in cleaned.items() if name not in self.known}
+        is_same = all(
+            (label, content.sha256) in contents
+            or (name.startswith("outside/") and content.sha256 not in moved)
+            for name, (label, content) in self.known.items()
+        )
         outcome = self.crnr("verify", "--source", self.source, "-q")
         assert outcome.exit == (0 if is_same else 1), outcome
 
@@ -235,7 +267,7 @@ class Galleries(RuleBasedStateMachine):
     def former(self, name: str, content: Content, label: str) -> str:
         """Return the class that an example would have without the decision on it."""
         pair = self.decided.get((content.sha256, name))
-        return pair[0] if pair and pair[0] != pair[1] else label
+        return pair[0] if pair and pair[0] and pair[0] != pair[1] else label
 
     def cleaned(self, files: dict[str, tuple[str, Content]]) -> dict[str, tuple[str, Content]]:
         """Return the files without removed ones, with the classes that were decided."""

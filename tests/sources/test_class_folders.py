@@ -108,12 +108,14 @@ def test_a_new_class_is_named(built: Runner) -> None:
     Path("Downloads").mkdir()
     draw_image(3, 0).save("Downloads/IMG_0001.png")
     outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png")
+    assert (outcome.exit, outcome.out) == (1, "")
+    outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png", "--class", "dog")
     assert (outcome.exit, outcome.out) == (0, "")
     assert outcome.err.splitlines()[:2] == [
-        "note: class Downloads is new: 1 example, such as Downloads/IMG_0001.png",
+        "note: class dog is new: 1 example, such as Downloads/IMG_0001.png",
         "added: Downloads/IMG_0001.png",
     ]
-    again = built("add", "gallery.h5", "Downloads/IMG_0001.png")
+    again = built("add", "gallery.h5", "Downloads/IMG_0001.png", "--class", "dog")
     assert "is new" not in again.err
     wrong = built("add", "gallery.h5", "new/bee", "--class", "bea", "--json")
     assert json.loads(wrong.out)["notes"] == ["class bea is new: 4 examples, such as new/bee/10.png"]
