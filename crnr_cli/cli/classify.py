@@ -99,7 +99,6 @@ def classify(
     _refuse_outputs(sources or [], path)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
-    remedy = "" if to_stdout or format == "parquet" else _RESUMING
     decoders = DecoderPool(input.jobs)
     if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
@@ -120,7 +119,7 @@ def classify(
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, remedy) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else _RESUMING) as progress,
     ):
         report = run(
             sources,
