@@ -120,7 +120,7 @@ class Whiten(Step):
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and len(self.axes) != n_inputs:
             raise ValueError(
-                f"the whitening has {len(self.axes)} rows for {format_count(n_inputs, 'feature')}"
+                f"the whitening has {format_count(len(self.axes), 'row')} for {format_count(n_inputs, 'feature')}"
             )
         return n_inputs
 

@@ -81,7 +81,7 @@ def test_evaluate_reports_altered_copies_of_examples(photos: Runner, gallery: st
     assert json.loads(clean.out)["similar_in_gallery"] == 0
     plant(kind)
     result = photos("evaluate", "queries", "-g", gallery, "--html", "r.html")
-    assert (result.exit, result.err) == (0, note(ONE, gallery))
+    assert (result.exit, result.err) == (0, f"{note(ONE, gallery)}wrote r.html\n")
     assert result.out.startswith("accuracy ")
     assert ONE in Path("r.html").read_text()
     record = photos("evaluate", "queries", "-g", gallery, "--json", "-q")

@@ -124,10 +124,16 @@ def test_a_name_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def find_naively(path: str) -> str:
-    """Return the path with each name as listed, if all names have one and only one listed form."""
+    """Return the path with each name as listed, if all names have one and only one listed form.
+
+    The folders that a path in ASCII begins with are taken as they are.
+    """
     parts = Path(path).parts
     found = Path(parts[0])
-    for name in parts[1:]:
+    for i, name in enumerate(parts[1:], 2):
+        if str(Path(*parts[:i])).isascii():
+            found /= name
+            continue
         same = [one.name for one in found.iterdir() if is_same(one.name, name)] if found.is_dir() else []
         if name not in same and len(same) != 1:
             return path
