@@ -119,9 +119,8 @@ class Whiten(Step):
 
     def n_outputs(self, n_inputs: int) -> int:
         if self.axes is not None and len(self.axes) != n_inputs:
-            raise ValueError(
-                f"the whitening has {format_count(len(self.axes), 'row')} for {format_count(n_inputs, 'feature')}"
-            )
+            rows, features = format_count(len(self.axes), "row"), format_count(n_inputs, "feature")
+            raise ValueError(f"the whitening has {rows} for {features}")
         return n_inputs
 
     def apply(self, values: Array, dtype: str) -> Array:
