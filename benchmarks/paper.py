@@ -77,7 +77,8 @@ class Figure:
 
 def unit(split: datasets.Split, dtype: str, pca: int | None = None) -> datasets.Split:
     """Unit vectors, the training part by class, as a gallery has them."""
-    recipe = Recipe(split.train.shape[1], steps=make_steps({"pca": pca})).fit(split.train)
+    recipe = Recipe(split.train.shape[1], steps=make_steps({"pca": pca}))
+    recipe = recipe.fit(split.train, split.train_labels)
     order = np.argsort(split.train_labels, kind="stable")
     return datasets.Split(
         recipe.unit_vectors(split.train[order], dtype)[0],

@@ -256,7 +256,7 @@ def our_ar_demo(data: Path) -> list[float]:
     order = np.argsort(split.train_labels, kind="stable")
     train, labels = split.train[order], split.train_labels[order]
     largest = Pca(max(dimension for dimension, _ in AR_SETTINGS))
-    recipe = Recipe(train.shape[1], steps=(largest,)).fit(train)
+    recipe = Recipe(train.shape[1], steps=(largest,)).fit(train, labels)
 
     def projected(raw: np.ndarray) -> np.ndarray:
         return recipe.unit_vectors(raw, "float32")[0]

@@ -51,7 +51,7 @@ def accuracy(setting: Setting, split: datasets.Split) -> float:
     """Percent of the test set, with a gallery built as `tune -o` builds it."""
     raw, queries, truth = split.train, split.test, split.test_labels
     samples = raw_samples(raw, split.train_labels)
-    recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fit(raw)
+    recipe = samples.recipe.with_settings(dict(setting.vectors.steps)).fit(raw, split.train_labels)
     gallery, _ = make_gallery(samples.apply(recipe, "float32"), setting.method)
     classes = np.array([int(name) for name in gallery.classes])
     right = 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -122,11 +122,11 @@ def one_division(gallery: Path, queries: Path) -> Iterator[Problem]:
 def all_problems(folder: Path, draws: int) -> Iterator[tuple[str, Callable[[], Iterator[Problem]]]]:
     for name, side in (("MNIST", 28), ("USPS", 16)):
         for n in (2, 3, 5, 10, 20, 50):
-            yield f"{name} {n}", lambda name=name, side=side, n=n: drawn_digits(name, side, folder, n, draws)
+            yield f"{name} {n}", partial(drawn_digits, name, side, folder, n, draws)
     for n in (2, 3, 5, 7):
-        yield f"AR 30x42 {n}", lambda n=n: chosen_faces(folder, n, draws)
+        yield f"AR 30x42 {n}", partial(chosen_faces, folder, n, draws)
     for n in (2, 5, 10, 12):
-        yield f"flowers12, divided again, {n}", lambda n=n: divided_flowers(folder, n, draws)
+        yield f"flowers12, divided again, {n}", partial(divided_flowers, folder, n, draws)
     flowers = folder / "flowers12"
     yield "flowers12 12", lambda: one_division(flowers / "train", flowers / "test")
     yield "`sample_data` 50", lambda: one_division(SAMPLE_DATA / "gallery", SAMPLE_DATA / "queries")
