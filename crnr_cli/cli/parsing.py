@@ -375,7 +375,7 @@ class Command(TyperCommand):
             raise
 
     def _refuse_single_dashes(self, args: Sequence[str]) -> None:
-        """Refuse -output, which would mean -o with the value "utput"."""
+        """Refuse a long option with one dash, such as -output, which would mean -o with the rest as value."""
         options = [parameter for parameter in self.params if isinstance(parameter, _Option)]
         names = {name for one in options for name in (*one.opts, *one.hidden_names) if name.startswith("--")}
         for word in itertools.takewhile(lambda word: word != "--", args):

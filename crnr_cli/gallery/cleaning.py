@@ -9,6 +9,7 @@ its class.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -43,7 +44,7 @@ class Cleaning:
         self._are_paths = kind == "pictures"
         self._classes: dict[str, Decision] = {}  # by the former name
         self._examples: dict[str, dict[str, Decision]] = {}  # by hash and name; the latest is the last
-        self._when = datetime.now(UTC).isoformat(timespec="seconds")
+        self._when = datetime.fromtimestamp(_current_time(), UTC).isoformat(timespec="seconds")
         texts = (table.hashes, table.names, table.former, table.labels, table.times, table.reasons)
         for decision in map(Decision, *texts, table.stamps):
             if decision.sha256:
@@ -312,6 +313,12 @@ class CleanedSource:
             text = f"class {old} was renamed to {new}: {format_count(len(names), 'example')}{news}"
             notes.append(Note("renamed before", text))
         return notes
+
+
+def _current_time() -> float:
+    """Return the time; SOURCE_DATE_EPOCH fixes it for galleries that have to be the same to the byte."""
+    fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return int(fixed) if fixed.isdecimal() else time.time()
 
 
 def count_decisions(decisions: Sequence[Decision]) -> str:

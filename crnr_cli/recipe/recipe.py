@@ -307,7 +307,9 @@ class Recipe:
         if unknown := set(str(values.get("steps", "")).split()) - set(STEPS):
             raise ValueError(f"this version of crnr does not know the pipeline step {min(unknown)}")
         extractor = restore_extractor(stored) if kind == "pictures" else None
-        steps = tuple(filter(None, (step.from_stored(stored) for step in STEPS.values())))
+        names = stored.attributes.keys() | stored.arrays.keys()
+        found = [step.from_stored(stored) for name, step in STEPS.items() if name in names]
+        steps = tuple(step for step in found if step is not None)
         recipe = cls.of(int(values["n_inputs"]), extractor, steps)
         if extractor and extractor.n_values != recipe.n_inputs:
             raise ValueError("the arrays have different sizes")

@@ -94,8 +94,11 @@ def note_separator_of(path: Path) -> list[str]:
     """Return a note if the columns of a readable CSV are not separated by commas."""
     if path.suffix.lower() != ".csv" or not os.path.isfile(path):  # noqa: PTH113, not a pipe, which blocks
         return []
-    with path.open("rb") as binary, wrap_as_text(binary, path) as file:
-        return note_separator(path, split_head(file)[0])
+    try:
+        with path.open("rb") as binary, wrap_as_text(binary, path) as file:
+            return note_separator(path, split_head(file)[0])
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
 
 
 def refuse_separators(first: Sequence[str], name: object, separator: str) -> None:

@@ -17,8 +17,8 @@ IMITATIONS = str(TESTS / "helpers" / "other_systems")
 
 
 def environment(system: str) -> dict[str, str]:
-    """Return the environment of a process and its children."""
-    found = dict(os.environ)
+    """Return the environment of a process and its children, whose galleries are the same to the byte."""
+    found = os.environ | {"SOURCE_DATE_EPOCH": "1800000000"}
     if system != LINUX:
         found |= {"CRNR_TEST_SYSTEM": system, "PYTHONPATH": IMITATIONS}
     if system == WINDOWS:  # where streams have a code page, and files use the locale

@@ -112,7 +112,7 @@ def test_output_is_utf_8_in_any_locale(crnr: Runner) -> None:
         assert b"Traceback" not in err
         err.decode("utf-8")
         assert command.startswith("add") or "日本".encode() in out
-    assert expected[COMMANDS[-1]][1] == "error: gallery/nö: no such file or folder\n".encode()
+    assert expected[COMMANDS[-1]][1].startswith("error: gallery/nö: no such file or folder".encode())
 
     def check(changes: Environment) -> None:
         assert {command: printed(command, environment(**changes)) for command in COMMANDS} == expected
