@@ -242,14 +242,6 @@ class Extractor(RecipePart):
 Made = tuple[Extractor, list[Note]]
 
 
-def read_precise(settings: Mapping[str, Any]) -> bool:
-    """Return `precise_jpegs` of an untrusted file, False if it is older; ValueError if it is invalid."""
-    found = settings.get("precise_jpegs", False)
-    if not isinstance(found, bool):
-        raise ValueError("the description of the extractor is invalid")
-    return found
-
-
 def describe_jpegs(precise: bool) -> str:
     """Return an ending for `describe`, which is empty for new galleries."""
     return "" if precise else ", large JPEGs decoded as by crnr 0.2"

@@ -24,7 +24,6 @@ from crnr_cli.recipe.base import (
     Stored,
     describe_jpegs,
     is_one_color,
-    read_precise,
 )
 from crnr_cli.recipe.oriented import OrientedGradients
 from crnr_cli.recipe.pixels import ON_PHOTOGRAPHS, working_size
@@ -152,7 +151,7 @@ class Gradients(Extractor):
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Gradients:
-        precise = read_precise(settings)
+        precise = settings.get("precise_jpegs", False)
         if {*settings, "precise_jpegs"} != {f.name for f in fields(cls)}:
             raise ValueError("the description of the extractor is incomplete")
         size, color, cell, bins = (settings[name] for name in ("size", "color", "cell", "bins"))

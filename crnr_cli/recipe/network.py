@@ -24,7 +24,6 @@ from crnr_cli.recipe.base import (
     Stored,
     describe_jpegs,
     is_one_color,
-    read_precise,
 )
 from crnr_cli.wording import Note, format_count
 
@@ -168,7 +167,7 @@ class Network(Extractor):
 
     @classmethod
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> Network:
-        values = {"mirror": False, **settings, "precise_jpegs": read_precise(settings)}
+        values = {"mirror": False, **settings, "precise_jpegs": settings.get("precise_jpegs", False)}
         expected = {f.name for f in fields(cls)} - _NOT_STORED
         if set(values) != expected:
             raise ValueError("the description of the extractor is incomplete")

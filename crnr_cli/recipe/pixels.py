@@ -20,7 +20,6 @@ from crnr_cli.recipe.base import (
     Stored,
     describe_jpegs,
     is_one_color,
-    read_precise,
 )
 from crnr_cli.wording import Note
 
@@ -116,7 +115,7 @@ class RawPixels(Extractor):
     def from_stored(cls, settings: Mapping[str, Any], stored: Stored) -> RawPixels:
         values = stored.attributes
         size = int(values["width"]), int(values["height"])
-        return cls(size, bool(values["color"]), read_precise(settings))
+        return cls(size, bool(values["color"]), settings.get("precise_jpegs", False))
 
     def facts(self) -> dict[str, Any]:
         return {"size": list(self.size), "color": self.color, "extractor": self._settings()}

@@ -68,7 +68,7 @@ def restore_extractor(stored: Stored) -> Extractor:
         settings = json.loads(stored.attributes["extractor"])
     except (TypeError, ValueError, RecursionError):  # the last: nested too deeply
         settings = None
-    if not isinstance(settings, dict):
+    if not isinstance(settings, dict) or not isinstance(settings.get("precise_jpegs", False), bool):
         raise ValueError("the description of the extractor is invalid")
     name = settings.pop("name", Network.name)
     if not isinstance(name, str) or name not in EXTRACTORS:
