@@ -35,7 +35,11 @@ from helpers.samples import make_images
 ESTIMATORS: list[type[GalleryClassifier]] = [
     getattr(crnr_cli, name) for name in crnr_cli.__all__ if name.endswith("Classifier")
 ]
-each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+# src takes seconds to converge.
+SLOW = {crnr_cli.SRCClassifier: pytest.mark.slow}
+each = pytest.mark.parametrize(
+    "estimator", [pytest.param(e, marks=SLOW.get(e, ()), id=e.__name__) for e in ESTIMATORS]
+)
 
 
 # Few iterations are enough for the contract: src takes seconds to converge on the data of some checks.

@@ -223,6 +223,7 @@ def test_blank_tiles_do_not_make_the_index_look_worse(kind: str, name: str) -> N
     assert [state[f"index_effort.{number}"].item() for number in range(3)] == 3 * [indexes._LEAST_WIDTH[kind]]
 
 
+@pytest.mark.slow
 @each_kind
 def test_the_agreement_is_the_share_of_whole_queries(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As other queries find it, of which the index of one list, or of a short walk, misses neighbours."""

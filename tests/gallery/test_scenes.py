@@ -94,6 +94,7 @@ def test_samples_without_an_image_are_no_pair() -> None:
         assert find_same_scenes(looks, nothing, by_vectors=by_vectors) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_vectors", [False, True])
 def test_plain_shapes_that_are_all_alike_are_no_scenes(by_vectors: bool) -> None:
     digits = (load_digits().images[:60] * 15).astype(np.uint8).repeat(4, axis=1).repeat(4, axis=2)

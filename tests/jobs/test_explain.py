@@ -165,6 +165,7 @@ def test_explain_without_matplotlib_names_the_extra(
     assert result.err == f"error: {describe_missing('report', '--output', 'matplotlib', 'jinja2')}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["nn", "crc", "svm"])
 def test_every_kind_of_method_can_be_compared_with(
     crnr: Runner, gallery: str, tmp_path: Path, other: str
@@ -180,6 +181,7 @@ def test_every_kind_of_method_can_be_compared_with(
     assert f" by {other} (runner-up " in shown.out.replace("\n", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["svm", "softmax"])
 def test_scores_are_shown_as_scores_and_the_most_wins(crnr: Runner, tmp_path: Path, method: str) -> None:
     scored = str(tmp_path / "scored.h5")

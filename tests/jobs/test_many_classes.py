@@ -95,6 +95,7 @@ def test_folders_are_not_compared_with_very_many_classes(
     assert crnr("evaluate", "out.csv").err == f"{folder}\n"
 
 
+@pytest.mark.slow
 def test_the_page_of_an_explanation_has_the_best_of_many_classes(crnr: Runner) -> None:
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")

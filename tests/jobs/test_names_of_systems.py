@@ -48,6 +48,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(own_names, labels), min_size=1, max_size=8), st.booleans())
 def test_sorted_files_are_the_same_on_every_system(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], only_folded: bool

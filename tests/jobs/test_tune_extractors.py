@@ -120,6 +120,7 @@ def test_tune_tries_the_cells_of_each_grid(striped: Runner) -> None:
         assert {one["cell"] for one in trials if one["parts"] == parts} == cells
 
 
+@pytest.mark.slow
 def test_combinations_that_are_impossible_are_left_out(striped: Runner) -> None:
     result = striped("tune", "gallery", "--try-parts", "0,7x7,12x12", "--try-pca", "0,3", "--json")
     assert result.exit == 0
@@ -171,6 +172,7 @@ def test_the_command_that_is_shown_builds_the_chosen_gallery(striped: Runner) ->
     assert load_gallery(Path("shown.h5")).recipe.extractor == RawPixels((24, 24))
 
 
+@pytest.mark.slow
 def test_compare_gives_all_methods_the_same_parts(striped: Runner) -> None:
     options = ("--parts", "2x2", "--methods", "crnr,nrc,crc,nn,nsc,svm", "--json", "-q")
     result = striped("compare", "gallery", "--test", "queries", *options)

@@ -272,6 +272,7 @@ def test_the_models_of_the_catalogue(name: str, tmp_path: Path, monkeypatch: pyt
     assert network.crop == (crop if model.size == 224 else model.size / (model.size + 32))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FLOWERS, reason=f"the images in {SHARED} are not on this machine")
 def test_lite0_equals_an_independent_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from PIL import Image

@@ -185,6 +185,7 @@ def plain_gallery(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return crnr
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)  # each starts a process that decodes
 @given(st.lists(VARIANTS, min_size=1, max_size=9), st.sampled_from(list(WAYS)))
 def test_any_combination_of_changes_gives_the_same_answer(

@@ -148,6 +148,7 @@ def test_the_drawing_has_the_margins_of_every_method(built: Runner, monkeypatch:
         assert sum(patch.get_hatch() is not None for patch in axes.patches) == 4 - supporting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["svg", "pdf"])
 def test_explain_writes_a_plot_of_tiles(built: Runner, suffix: str) -> None:
     result = built("explain", "query.png", "-g", "g.h5", "-o", f"w.{suffix}")

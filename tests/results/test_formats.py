@@ -106,6 +106,7 @@ def test_the_name_of_the_output_and_the_options_choose_the_format(built: Runner)
     assert built("classify", "queries", "--format", "xml").exit == 2
 
 
+@pytest.mark.slow
 def test_classify_and_evaluate_work_through_pipes(built: Runner) -> None:
     by_json = built("classify", "queries", "-q", "--format", "jsonl")
     assert by_json.out == built("classify", "queries", "-q", "--json").out
@@ -152,6 +153,7 @@ def test_parquet_predictions_without_pyarrow_name_the_extra(
     )
 
 
+@pytest.mark.slow
 def test_pyarrow_is_loaded_only_for_parquet(built: Runner) -> None:
     code = "import sys, crnr_cli.cli as c; c.main()\n"
     script = f"import atexit, sys; atexit.register(lambda: print('pyarrow' in sys.modules)); {code}"

@@ -169,6 +169,7 @@ def test_an_unknown_name_lists_the_others_in_matlabs_shape(tmp_path: Path, save:
         FeatureFile.open(path, Keys("G"))
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
@@ -182,6 +183,7 @@ def test_the_only_pair_is_taken_whatever_it_is_called(tmp_path: Path, save: Save
     )
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_cells_of_images_and_a_matrix_of_ones_are_a_pair(tmp_path: Path, save: Save) -> None:
     path = tmp_path / "x.mat"
@@ -327,6 +329,7 @@ def test_a_shape_larger_than_the_file_is_refused_before_it_is_read(tmp_path: Pat
         FeatureFile.open(path, Keys(samples="rows"))
 
 
+@pytest.mark.slow
 def test_commands_read_mat_files(crnr: Runner, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3, 20))
