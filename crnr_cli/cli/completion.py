@@ -1,4 +1,4 @@
-"""What a shell completes besides options and choices: the names in the gallery that the line names."""
+"""Words that a shell completes besides options and choices: names in the gallery on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: messages on stderr, tables and JSON on stdout, progress bars."""
+"""The output of commands: messages on stderr, tables and JSON on stdout, progress bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What build, add and remove print about the gallery that they wrote."""
+"""The messages of build, add and remove about the gallery that they wrote."""
 
 from __future__ import annotations
 

