@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import format_count
 
 _CANDIDATES = 5  # classes to choose from
-_SAMPLES = 2  # of the gallery, for each of the two best classes
+_SAMPLES = 2  # of the gallery, for each of them
 
 
 class ReviewItem(NamedTuple):
@@ -51,7 +52,8 @@ class ReviewReport:
     answers: list[ReviewItem]  # the most doubtful first; failures come last
     total: int  # of the answers in the CSV
     classes: list[str]  # all known classes
-    identity: str  # equal for equal answers
+    identity: str  # of the CSV: the same when it is written again with newer answers
+    content: str  # equal for equal answers
     gallery: FittedGallery | None
     no_gallery: str = ""  # why there is no gallery
 
@@ -68,7 +70,9 @@ def review(
     names = {name for _, row in rows for name in (row.label, row.runner_up) if name and name != UNKNOWN}
     names |= {name for answer in answers for name in answer.candidates}
     names.update(named, gallery.classes if gallery else [])
-    return ReviewReport(answers, len(rows), sorted(names), _identity(rows), gallery, why)
+    return ReviewReport(
+        answers, len(rows), sorted(names), _identity(table), _content_digest(rows), gallery, why
+    )
 
 
 def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
@@ -97,7 +101,11 @@ def _candidates(row: Prediction, best: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name and name != UNKNOWN][:_CANDIDATES]
 
 
-def _identity(rows: Sequence[tuple[int, Prediction]]) -> str:
+def _identity(table: Path) -> str:
+    return hashlib.sha256(os.fsencode(table.resolve())).hexdigest()[:32]
+
+
+def _content_digest(rows: Sequence[tuple[int, Prediction]]) -> str:
     digest = hashlib.sha256()
     for number, row in rows:
         digest.update(ascii((number, row)).encode())
