@@ -175,6 +175,7 @@ def _samples(
         [files[i] for i in readable],
         [report.answers[i].candidates for i in readable],
         options,
+        report.vectors,
         progress,
     )
     for i, samples in zip(readable, strong.samples, strict=True):
@@ -183,6 +184,8 @@ def _samples(
 
 
 def _describe_order(report: ReviewReport) -> str:
+    if report.is_diverse:
+        return "doubtful and different ones"
     has_probabilities = any(answer.row.probability is not None for answer in report.answers)
     return f"the smallest {'probability' if has_probabilities else 'margin'}"
 

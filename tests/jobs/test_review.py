@@ -15,8 +15,13 @@ from urllib.request import url2pathname
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
+import crnr_cli.jobs.review as jobs_review
+from crnr_cli.arrays import Array
+from crnr_cli.jobs.review import choose_diverse
 from crnr_cli.progress import silent
 from crnr_cli.report.found_images import FoundImages, ImageSearch
 from crnr_cli.report.review import PER_PART, _Embedded
@@ -246,6 +251,98 @@ def test_every_answer_keeps_its_own_image(count: int) -> None:
     wanted = ["" if not i % 5 else (i % 251, 160) for i in range(count)]
     assert [one for part in parts for one in part] == wanted
     assert large == ["" if not i % 5 else (i % 251, 480) for i in range(min(count, 256))]
+
+
+def choose_naively(vectors: Array, count: int) -> list[int]:
+    """Choose by the definition: of the pool, the vector whose nearest chosen one is farthest."""
+    chosen = [0]
+    while len(chosen) < min(count, len(vectors)):
+        pool = [i for i in range(min(4 * len(chosen) + 1, len(vectors))) if i not in chosen]
+        angles = {
+            i: min(float(np.arccos(np.clip(vectors[i] @ vectors[k], -1, 1))) for k in chosen) for i in pool
+        }
+        chosen.append(max(pool, key=lambda i: (round(angles[i], 9), -i)))
+    return chosen
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_diverse_choice_agrees_with_its_definition(n: int, count: int, seed: int) -> None:
+    vectors = np.random.default_rng(seed).normal(size=(n, 4))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert choose_diverse(vectors, count) == choose_naively(vectors, count)
+
+
+def test_diverse_choice_takes_copies_last() -> None:
+    vectors = np.eye(4)[[2, 2, 2, 0, 2, 1, 3]]
+    assert choose_diverse(vectors, 4) == [0, 3, 5, 6]
+    assert choose_diverse(vectors, 99) == [0, 3, 5, 6, 1, 2, 4]
+
+
+def paths_of(page: str) -> list[str]:
+    return [row[1] for row in data_of(Path(page))["answers"]]
+
+
+def test_diverse_order_puts_different_images_first(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three copies of the most doubtful image, one comes first; no image is read twice."""
+    for i in range(3):
+        shutil.copy("queries/ant/9.png", f"queries/copy{i}.png")
+    rows = ["copy0.png", "copy1.png", "gone.png", "copy2.png", "cow/9.png", "bee/9.png", "ant/10.png"]
+    text = "".join(f"queries/{name},,ant,bee,0.{i}\n" for i, name in enumerate(rows))
+    Path("out.csv").write_text(f"path,truth,label,runner_up,margin\n{text}queries/bad.png,,,,\n")
+    read: list[int] = []
+    original = jobs_review._read_vectors
+
+    def count(*arguments: Any) -> Any:
+        for queries, batch in original(*arguments):
+            read.extend(queries)
+            yield queries, batch
+
+    monkeypatch.setattr(jobs_review, "_read_vectors", count)
+    assert ready("review", "out.csv", "--order", "diverse", "-q") == Outcome(0, "", "")
+    names = [Path(path).name if "copy" in path else path[8:] for path in paths_of("review.html")]
+    assert names[0] == "copy0.png"
+    assert set(names[1:3]) == {"cow/9.png", "bee/9.png"}
+    assert names[3:] == ["ant/10.png", "copy1.png", "copy2.png", "gone.png", "bad.png"]
+    assert len(read) == 6
+    assert "doubtful and different ones first" in Path("review.html").read_text()
+    # The examples are the same as those found by reading the images again.
+    assert ready("review", "out.csv", "-o", "doubtful.html", "-q") == Outcome(0, "", "")
+    diverse, doubtful = (data_of(Path(name)) for name in ("review.html", "doubtful.html"))
+
+    def examples(data: dict[str, Any]) -> dict[str, Any]:
+        return {
+            path: [[data["samples"][i] for i in some] for some in strong]
+            for _, path, *_, strong in data["answers"]
+        }
+
+    assert examples(diverse) == examples(doubtful)
+    assert paths_of("doubtful.html")[:3] == [f"queries/{name}" for name in rows[:3]]
+
+
+def test_diverse_order_reads_few_images(ready: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice is made among four times as many answers as the page shows, however many there are."""
+    monkeypatch.setattr(jobs_review, "_POOL", 2)
+    asked: list[str] = []
+    find = ImageSearch.find
+    monkeypatch.setattr(ImageSearch, "find", lambda self, name: (asked.append(name), find(self, name))[1])
+    outcome = ready("review", "out.csv", "--order", "diverse", "--limit", "2")
+    note = "note: 2 of 6 answers are on the page, doubtful and different ones first; --limit shows more\n"
+    assert outcome == Outcome(0, "", note + WRITTEN)
+    assert len({name for name in asked if name.startswith("queries")}) == 4
+
+
+def test_diverse_order_needs_a_gallery_of_images(ready: Runner) -> None:
+    make_features(ready.here / "g.npz")
+    assert ready("build", "g.npz", "-o", "features.h5", "-q").exit == 0
+    words = "error: --order diverse compares images with a gallery of images; "
+    outcome = ready("review", "out.csv", "--order", "diverse", "-g", "features.h5")
+    assert outcome == Outcome(2, "", f"{words}features.h5: was built from features\n")
+    Path("gallery.h5").unlink()
+    outcome = ready("review", "out.csv", "--order", "diverse")
+    assert outcome == Outcome(2, "", f"{words}gallery.h5: no such gallery; name it with --gallery\n")
+    outcome = ready("review", "out.csv", "--order", "divers")
+    assert (outcome.exit, outcome.out) == (2, "")
+    assert "did you mean diverse?" in outcome.err
 
 
 def test_answers_to_features_have_no_images(crnr: Runner) -> None:
