@@ -174,7 +174,7 @@ def _put_diverse_first(
     found = [(place, file) for place, row in pool if (file := file_of(row.path)) is not None]
     places, files = [place for place, _ in found], [file for _, file in found]
     vectors: dict[int, Array] = {}
-    for part, recipe in _open_parts(files, gallery, options):
+    for part, recipe in _open_parts(_divide_by_cache(files, gallery, options), gallery, options):
         for queries, batch in _read_vectors(part, recipe, gallery, options):
             vectors.update(zip(queries, batch.values, strict=True))
             progress("comparing", len(vectors), len(files))
@@ -227,8 +227,9 @@ def find_supporters(
     if gallery.recipe.kind != "pictures":
         return Supporters(found, "the gallery was built from features")
     unread = [i for i, file in enumerate(files) if file not in known]
+    parts = _divide_by_cache([files[i] for i in unread], gallery, options)
     try:
-        opened = _open_parts([files[i] for i in unread], gallery, options)
+        opened = _open_parts(parts, gallery, options)
     except CrnrError as e:  # the model is missing or has changed
         return Supporters(found, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
@@ -263,17 +264,15 @@ class _Part(NamedTuple):
 
 
 def _open_parts(
-    files: Sequence[str], gallery: FittedGallery, options: QueryOptions
+    parts: Sequence[_Part], gallery: FittedGallery, options: QueryOptions
 ) -> list[tuple[_Part, OpenRecipe]]:
-    if not files:
-        return []
-    parts = _divide_by_cache(list_named_images(files), gallery, options)
     return [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
 
 
-def _divide_by_cache(source: Images, gallery: FittedGallery, options: QueryOptions) -> list[_Part]:
+def _divide_by_cache(files: Sequence[str], gallery: FittedGallery, options: QueryOptions) -> list[_Part]:
+    source = list_named_images(files)
     if options.cache is None:
-        return [_Part(source, list(range(len(source))))]
+        return [_Part(source, list(range(len(source))))] if files else []
     is_cached, cached, others = split_by_cache(source, gallery.recipe, options.cache)
     parts = [
         _Part(cached, np.flatnonzero(is_cached).tolist()),

@@ -103,6 +103,16 @@ def test_review_runs_no_network_for_cached_queries(classified: Runner, network_r
     assert data_of(Path("cached.html")) == data_of(Path("plain.html"))
 
 
+def test_diverse_order_runs_the_network_once_at_most(classified: Runner, network_runs: list[int]) -> None:
+    """For images that are not cached; the vectors of the choice serve for the examples too."""
+    diverse = ("review", "out.csv", "--order", "diverse", "-q")
+    assert classified(*diverse, "-o", "cached.html", *CACHED) == Outcome(0, "", "")
+    assert network_runs == []
+    assert classified(*diverse, "-o", "plain.html") == Outcome(0, "", "")
+    assert sum(network_runs) == 6
+    assert data_of(Path("cached.html"))["answers"] == data_of(Path("plain.html"))["answers"]
+
+
 def test_review_reads_changed_and_new_queries_again(classified: Runner, network_runs: list[int]) -> None:
     """The features in the cache are the old ones, so the page would have other examples."""
     draw_image(2, 70).save("queries/ant/9.png")
@@ -172,7 +182,11 @@ def test_classify_and_review_refuse_unsuitable_caches(classified: Runner) -> Non
         2, "", "error: --cache only applies to images; leave it out for feature files\n"
     )
     words = "error: mine.h5: not written by `crnr extract`; give another file\n"
-    for command in (("classify", "queries"), ("review", "out.csv")):
+    for command in (
+        ("classify", "queries"),
+        ("review", "out.csv"),
+        ("review", "out.csv", "--order", "diverse"),
+    ):
         assert classified(*command, "--cache", "mine.h5") == Outcome(1, "", words)
     outcome = classified("review", "out.csv", "--cache", "none.h5")
     assert (outcome.exit, outcome.out) == (1, "")
