@@ -112,6 +112,8 @@ ROOMS = {
     "jobs": Room(
         (
             "tests/cli/test_sort.py",
+            "tests/gallery/test_leaks.py",
+            "tests/jobs/test_cleaning.py",
             "tests/jobs/test_corrections.py",
             "tests/jobs/test_evaluate.py",
             "tests/jobs/test_evaluate_outsiders.py",
