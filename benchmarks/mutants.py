@@ -111,7 +111,12 @@ ROOMS = {
     ),
     "jobs": Room(
         (
+            "tests/cli/test_cli.py",
+            "tests/cli/test_command.py",
             "tests/cli/test_sort.py",
+            "tests/gallery/test_copies.py",
+            "tests/gallery/test_leaks.py",
+            "tests/jobs/test_cleaning.py",
             "tests/jobs/test_corrections.py",
             "tests/jobs/test_evaluate.py",
             "tests/jobs/test_evaluate_outsiders.py",
@@ -122,6 +127,8 @@ ROOMS = {
             "tests/jobs/test_sureness.py",
             "tests/jobs/test_update.py",
             "tests/report/test_evaluation.py",
+            "tests/results/test_formats.py",  # predictions in other formats, and on stdin
+            "tests/sources/test_label_table.py",
         ),
         files=("sort.py", "update.py", "evaluate.py"),
         enough=0.85,

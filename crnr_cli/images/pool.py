@@ -49,10 +49,13 @@ class DecoderPool:
         """Yield the pixels of every path, or the error, in the given order."""
         decoders = _Decoders(self, request)
         decoded = run_side_by_side(decoders.decode, decoders.chunks(paths), self.jobs, CHUNKS_AHEAD)
+        missing = len(paths)
         try:
             for chunk in decoded:
+                missing -= len(chunk)
+                if not missing:  # here, as a caller that counts its images does not continue after the last
+                    decoders.keep_idle()
                 yield from chunk
-            decoders.keep_idle()
         finally:
             decoders.stop()
             decoded.close()

@@ -14,7 +14,7 @@ from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.system import spares
 from helpers.patches import use_decoder, watch_decoders
-from helpers.runner import helper_command
+from helpers.runner import Runner, helper_command
 from helpers.samples import draw_image, noise
 
 
@@ -182,6 +182,29 @@ def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
     assert first == again == [read_pixels(str(tmp_path / "a" / "x.png"), PixelRequest(None))]
     assert other == [read_pixels(str(tmp_path / "b" / "x.png"), PixelRequest(None))]
     assert len(started) == 3
+
+
+def test_a_reader_that_counts_its_images_leaves_the_decoders_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(tmp_path / f"{i}.png") for i in range(3)]
+    for i, path in enumerate(paths):
+        noise(i).save(path)
+    started = watch_decoders(monkeypatch.setattr)
+    with spares.kept():
+        for _ in range(2):
+            decoded = DecoderPool(1).decode(paths, PixelRequest(None))
+            assert [next(decoded) for _ in paths] == [read_pixels(path, PixelRequest(None)) for path in paths]
+            decoded.close()
+    assert len(started) == 1
+
+
+def test_a_build_starts_its_decoders_once(
+    crnr: Runner, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = watch_decoders(monkeypatch.setattr)
+    assert crnr("build", "gallery", "--jobs", "1").exit == 0
+    assert len(started) == 1
 
 
 def test_a_decoder_started_early_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,3 +201,29 @@ def test_a_misspelt_class_folder_is_named(crnr: Runner) -> None:
     assert result.exit == 0
     assert "2 queries without a true class: the folder helicoptre is not named after a class" in result.err
     assert crnr("evaluate", "out.csv", "-q").err == ""
+
+
+def test_rejected_rows_without_truth_are_counted_apart() -> None:
+    rows = [
+        *(("a.png", "cat", "unknown"), ("b.png", "", "unknown"), ("c.png", "", "cat")),
+        *(("d.png", None, "unknown"), ("e.png", "cat", "cat")),
+    ]
+    found = [Prediction(path, truth, label, None, None, None, "ok") for path, truth, label in rows]
+    report = evaluate_rows(found, "out.csv", None, ["cat"])
+    assert (report.rejected_without_truth, len(report.rejected)) == (2, 1)
+
+
+def test_folders_of_queries_without_truth() -> None:
+    paths = ["in/kat/1.png", "in/kat/2.png", "x.png", "in/table.csv#3", "in/odd#1/4.png"]
+    found = [Prediction(path, None, "cat", None, None, None, "ok") for path in paths]
+    seen = Prediction("in/cat/0.png", "cat", "cat", None, None, None, "ok")
+    report = evaluate_rows([*found, seen], "out.csv", None, ["cat", "dog"])
+    assert report.unknown_folders == {"kat": 2, "odd#1": 1}
+
+
+def test_similar_classes_of_very_many_names_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crnr_cli.jobs.evaluate._MAX_COMPARED", 8)
+    seen = [Prediction("0.png", "Kitten", "Kitten", None, None, None, "ok")]
+    report = evaluate_rows(seen, "out.csv", None, ["Kitten", "dog"])
+    assert report.similar_classes(["kiten", "x", "y", "z"]) == {"kiten": "Kitten"}
+    assert report.similar_classes(["kiten", "x", "y", "z", "one more"]) == {}

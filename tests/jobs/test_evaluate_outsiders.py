@@ -392,3 +392,25 @@ def test_evaluate_refuses_unusable_outsiders(
             "where `crnr classify` ran"
         )
     assert (result.exit, result.out, result.err) == (1, "", f"error: {message}\n")
+
+
+def test_copies_and_failures_among_the_outsiders_count_too(ready: Runner) -> None:
+    shutil.copy(next((ready.here / "gallery" / "ant").iterdir()), ready.here / "strangers" / "copy.png")
+    (ready.here / "strangers" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    before = json.loads(ready("evaluate", "queries", "--json").out)
+    result = ready("evaluate", "queries", "--outsiders", "strangers", "--json")
+    assert (result.exit, before["in_gallery"]) == (3, 0)
+    record = json.loads(result.out)
+    assert (record["in_gallery"], record["open_set"]["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("broken", ["queries/ant", "strangers"])
+def test_too_many_failures_stop_the_evaluation(ready: Runner, broken: str) -> None:
+    (ready.here / broken / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    given = ("evaluate", "queries", "--outsiders", "strangers", "--max-failure-rate")
+    assert ready(*given, "0.5").exit == 3
+    result = ready(*given, "0.05")
+    assert (result.exit, result.out) == (1, "")
+    assert "1 of " in result.err
+    assert "no answer" in result.err
+    assert "broken.png" in result.err
