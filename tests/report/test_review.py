@@ -527,6 +527,26 @@ def test_page_tells_why_a_file_is_not_shown(browser: Any, photos: Path) -> None:
     assert not browser.find_element("id", "zoom-sign").is_displayed()
 
 
+def test_card_of_a_later_answer_shows_the_file(
+    browser: Any, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has large copies of the first images only; a file that is gone leaves the small copy."""
+    from PIL import Image
+    from selenium.webdriver import Keys
+
+    monkeypatch.chdir(photos.parent)
+    monkeypatch.setattr("crnr_cli.report.review._N_LARGE", 0)
+    Image.radial_gradient("L").resize((1600, 1200)).save("gone.jpg")
+    assert Runner(photos.parent)("review", "out.csv", "-q") == Outcome(0, "", "")
+    Path("gone.jpg").unlink()
+    fresh(browser, photos)
+    width = "return document.querySelector('#image img').naturalWidth"
+    eventually(lambda: browser.execute_script(width), 1600)
+    press(browser, Keys.ARROW_DOWN)
+    eventually(lambda: (photos.parent / "gone.jpg").as_uri() in requests(browser), True)
+    assert browser.execute_script(width) == 160
+
+
 def test_all_choices_have_examples(browser: Any, digits: Runner) -> None:
     fresh(browser, digits.here / "review.html")
     counts = browser.execute_script(
