@@ -23,6 +23,7 @@ from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Calibrated
+from crnr_cli.results.thresholds import ThresholdTable
 
 T = TypeVar("T")
 _TRIED_ITERATIONS = 20
@@ -350,6 +351,11 @@ class FittedGallery:
         if refit is None:
             return samples
         return RefittedSamples(samples.vectors, samples.edges, samples.parts, refit=refit)
+
+    def measure_thresholds(self) -> ThresholdTable | None:
+        """Return the answers to held-out samples at every threshold; None if they are not stored."""
+        stored = None if self.has_outdated_calibration else self.calibration
+        return stored.answers.measure() if stored and stored.answers else None
 
     @property
     def has_outdated_calibration(self) -> bool:
