@@ -59,7 +59,7 @@ def _show_choice(choice: ChosenThreshold) -> None:
     console = results_console()
     console.print(f"target accuracy {choice.target:g}", style="bold")
     named = {"confident": choice.confident, "estimate": choice.estimate}
-    if choice.step is None:
+    if choice.confident is None:
         named["closest"] = choice.closest
     print_facts(console, [_describe_step(name, step) for name, step in named.items()])
     console.print(choice.describe(), soft_wrap=not console.is_terminal)

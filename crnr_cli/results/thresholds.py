@@ -79,8 +79,11 @@ class ChosenThreshold:
 
     @property
     def step(self) -> ThresholdStep | None:
-        """The threshold to use."""
-        return self.confident or self.estimate
+        """The threshold to use: if none reaches the target confidently, the closest, if it may reach it.
+
+        The lowest estimate is no such threshold: it often reaches the target by chance.
+        """
+        return self.confident or (self.closest if self.closest.accuracy >= self.target else None)
 
     @property
     def fewest(self) -> int | None:
@@ -94,9 +97,7 @@ class ChosenThreshold:
                 "the lower end of the interval reaches the target: new queries like these reach it, with 95% "
                 "confidence"
             )
-        if self.estimate is None:
-            return "no threshold reaches the target; closest is the highest lower end of the interval"
-        reason = "the lower end of the interval is below the target"
+        reason = "the lower end of every interval is below the target"
         if self.fewest is None:
             reason = "no number of answers shows that all answers will be right"
         elif self.answers < self.fewest:
@@ -104,7 +105,9 @@ class ChosenThreshold:
                 f"it takes {format_count(self.fewest, 'right answer')} to show such an accuracy, and there "
                 f"{is_or_are(self.answers)} {self.answers}"
             )
-        return f"the estimate may reach the target by chance: {reason}"
+        elif self.step is not None and self.step.interval[0] >= self.target:
+            reason = "stricter thresholds miss it"
+        return f"no threshold reaches the target with confidence: {reason}"
 
     def to_record(self) -> dict[str, Any]:
         return {

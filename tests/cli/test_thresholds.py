@@ -105,7 +105,7 @@ def test_a_target_that_no_threshold_reaches_is_named_with_the_closest(crnr: Runn
     ) in result.out
     assert re.search("^confident +none", result.out, re.MULTILINE)
     assert re.search("^closest +--min-probability 0", result.out, re.MULTILINE)
-    assert "no threshold reaches the target" in result.out
+    assert "no threshold reaches the target with confidence: " in result.out
     assert "crnr classify" not in result.out
     record = evaluated(crnr, table, "--target-accuracy", 0.99)
     found, choice = record["thresholds"], record["target_accuracy"]

@@ -151,11 +151,13 @@ def test_the_choice_is_what_trying_all_thresholds_gives(
     estimates = [step for step in table.steps if step.correct >= target * step.answered - 1e-12]
     assert choice.estimate == (estimates[0] if estimates else None)
     assert choice.closest.interval[0] == max(step.interval[0] for step in table.steps)
-    assert choice.step == (choice.confident or choice.estimate)
     if choice.confident:
+        assert choice.step == choice.confident
         assert choice.confident.interval[0] >= target
         assert choice.estimate is not None
         assert choice.estimate.min_probability <= choice.confident.min_probability
+    else:
+        assert choice.step == (choice.closest if choice.closest.accuracy >= target else None)
 
 
 def binomial_low(n: int) -> float:
@@ -187,17 +189,35 @@ def test_a_mistake_among_the_most_probable_answers_does_not_end_the_search() -> 
 def test_the_reasons_for_doubt() -> None:
     few = table_of([0.9] * 50, []).choose_threshold(0.99)
     assert (few.confident, few.fewest) == (None, 381)
+    assert few.step == few.closest == few.estimate
     assert "it takes 381 right answers to show such an accuracy, and there are 50" in few.describe()
     certain = table_of([0.9] * 50, [0.1]).choose_threshold(1)
     assert certain.estimate is not None
     assert (certain.confident, certain.fewest) == (None, None)
     assert "no number of answers" in certain.describe()
-    none = table_of([0.9] * 50, [0.9] * 50).choose_threshold(0.99)
+    none = table_of([0.9] * 500, [0.9] * 500).choose_threshold(0.99)
     assert (none.step, none.closest.accuracy) == (None, 0.5)
-    assert "no threshold reaches the target" in none.describe()
-    unsure = table_of([0.9] * 400, [0.1] * 2 + [0.9] * 3).choose_threshold(0.99)
-    assert "the lower end of the interval is below the target" in unsure.describe()
+    assert "the lower end of every interval is below the target" in none.describe()
     sure = table_of([0.9] * 400, [0.1] * 100).choose_threshold(0.99)
     assert "with 95% confidence" in sure.describe()
     assert sure.step is not None
     assert sure.step.min_probability == 0.11
+
+
+def test_the_lowest_estimate_is_not_recommended() -> None:
+    """At 0.5, 61 of 66 answers are right, which may be chance; at 0.9, all 30 are."""
+    choice = table_of([0.9] * 30 + [0.5] * 31, [0.5] * 5 + [0.2] * 10).choose_threshold(0.9)
+    assert choice.confident is None
+    assert choice.estimate is not None
+    assert choice.estimate.min_probability == 0.21
+    assert choice.step == choice.closest
+    assert choice.closest.min_probability == 0.51
+
+
+def test_a_threshold_without_stricter_ones_that_reach_the_target_is_not_confident() -> None:
+    """The most probable answers are the worst: 25 of 40, then 185 of 200, then 1185 of 1200 are right."""
+    choice = table_of([0.99] * 25 + [0.9] * 160 + [0.5] * 1000, [0.99] * 15).choose_threshold(0.9)
+    assert choice.confident is None
+    assert choice.step == choice.closest == choice.estimate
+    assert choice.closest.interval[0] > 0.95
+    assert "stricter thresholds miss it" in choice.describe()
