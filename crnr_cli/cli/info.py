@@ -91,8 +91,7 @@ def info(
     thresholds = loaded.measure_thresholds()
     choice = _choose_threshold(gallery, thresholds, target_accuracy)
     if output.json:
-        about["thresholds"] = thresholds.to_record() if thresholds else None
-        print_json({**about, "target_accuracy": choice.to_record() if choice else None})
+        print_json({**about, **({"target_accuracy": choice.to_record()} if choice else {})})
         return
     _show_gallery(about, loaded)
     show_thresholds(thresholds, choice)

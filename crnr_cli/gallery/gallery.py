@@ -374,6 +374,7 @@ class FittedGallery:
 def describe(gallery: FittedGallery) -> dict[str, Any]:
     """Return the content and the settings of a gallery, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
+    thresholds = gallery.measure_thresholds()
     return {
         "format_version": gallery.format_version,
         "crnr_version": gallery.crnr_version,
@@ -387,6 +388,7 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         **_describe_index(gallery),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
+        "thresholds": thresholds.to_record() if thresholds else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
         "cleaning": gallery.cleaning.describe(),
     }

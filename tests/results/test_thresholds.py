@@ -215,8 +215,8 @@ def test_the_lowest_estimate_is_not_recommended() -> None:
 
 
 def test_a_threshold_without_stricter_ones_that_reach_the_target_is_not_confident() -> None:
-    """The most probable answers are the worst: 25 of 40, then 185 of 200, then 1185 of 1200 are right."""
-    choice = table_of([0.99] * 25 + [0.9] * 160 + [0.5] * 1000, [0.99] * 15).choose_threshold(0.9)
+    """The most probable answers are the worst: 25 of 40, then 210 of 225, then 1210 of 1225 are right."""
+    choice = table_of([0.99] * 25 + [0.9] * 185 + [0.5] * 1000, [0.99] * 15).choose_threshold(0.9)
     assert choice.confident is None
     assert choice.step == choice.closest == choice.estimate
     assert choice.closest.interval[0] > 0.95
