@@ -123,8 +123,12 @@ PANELS = {
             ),
         ),
         "info": Screen(
-            "gallery list-examples",
-            ("crnr info gallery.h5", "crnr info gallery.h5 --json", "crnr info gallery.h5 --list-examples"),
+            "gallery list-examples target-accuracy",
+            (
+                "crnr info gallery.h5",
+                "crnr info gallery.h5 --list-examples",
+                "crnr info gallery.h5 --target-accuracy 0.99",
+            ),
         ),
         "verify": Screen(
             "gallery source labels",

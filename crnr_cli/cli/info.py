@@ -18,7 +18,8 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table, results_console, say
 from crnr_cli.cli.parsing import HiddenNames
-from crnr_cli.errors import NotAGalleryError, UsageError
+from crnr_cli.cli.thresholds import TargetAccuracy, show_thresholds
+from crnr_cli.errors import DataError, NotAGalleryError, UsageError
 from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count, kind_in_words
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.cleaning import Decision
     from crnr_cli.gallery.gallery import FittedGallery
     from crnr_cli.jobs.inspect import FileReport
+    from crnr_cli.results.thresholds import ChosenThreshold, ThresholdTable
 
 _MAX_CLASSES = 1000  # in the table
 _SMALLEST = 50  # shown if there are more
@@ -54,6 +56,7 @@ def info(
         typer.Option("--list-examples", help="List all examples as CSV."),
         HiddenNames("samples"),
     ] = False,
+    target_accuracy: TargetAccuracy = None,
     *,
     output: options.Json,
 ) -> None:
@@ -64,10 +67,11 @@ def info(
 
     gallery = options.one_gallery(context, gallery, option)
     if is_feature_file(gallery):
-        if samples:
-            raise UsageError(
-                f"--list-examples applies to galleries, but {gallery} is a feature file; leave it out"
-            )
+        for name, is_given in (("list-examples", samples), ("target-accuracy", target_accuracy is not None)):
+            if is_given:
+                raise UsageError(
+                    f"--{name} applies to galleries, but {gallery} is a feature file; leave it out"
+                )
         report = inspect(gallery)
         if output.json:
             print_json(file_record(report))
@@ -84,10 +88,25 @@ def info(
         _list_samples(loaded, output.json)
         return
     about = {"gallery": str(gallery), "bytes": gallery.stat().st_size, **describe(loaded)}
+    thresholds = loaded.measure_thresholds()
+    choice = _choose_threshold(gallery, thresholds, target_accuracy)
     if output.json:
-        print_json(about)
+        print_json({**about, **({"target_accuracy": choice.to_record()} if choice else {})})
         return
     _show_gallery(about, loaded)
+    show_thresholds(thresholds, choice)
+
+
+def _choose_threshold(
+    gallery: Path, thresholds: ThresholdTable | None, target: float | None
+) -> ChosenThreshold | None:
+    if target is None:
+        return None
+    if thresholds is None:
+        raise DataError(
+            f"{gallery}: has no held-out answers for --target-accuracy; build it again with --calibrate"
+        )
+    return thresholds.choose_threshold(target)
 
 
 def _show_gallery(about: dict[str, Any], gallery: FittedGallery) -> None:

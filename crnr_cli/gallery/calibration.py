@@ -12,23 +12,51 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, Values, take_columns
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
 from crnr_cli.methods.folds import first_of_copies_mask, group_copies, held_out_residuals, stratified_folds
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.decision import standout
-from crnr_cli.results.probability import Calibrated, fit_probabilities
+from crnr_cli.results.decision import best_classes, standout
+from crnr_cli.results.probability import Calibrated, fit_probabilities, round_probabilities
 from crnr_cli.results.table import number_format
+from crnr_cli.results.thresholds import ThresholdTable, measure_steps
 from crnr_cli.wording import format_count
 
 _FOLDS = 20  # many, so each gallery is nearly complete: with 5, up to half too many were rejected
 _PERFECT = 1 - 1e-12  # separation that no held-out sample reaches by finite residuals of crc
 _ENOUGH = 1000  # held-out samples, for a rate accurate to about one percent
+
+
+class HeldOutAnswers(NamedTuple):
+    """The probabilities of the answers to held-out samples, each ascending."""
+
+    right: Array
+    wrong: Array
+
+    @classmethod
+    def read_from(cls, arrays: Mapping[str, Array], count: int) -> HeldOutAnswers | None:
+        """Return the answers of an untrusted file, or None without any; ValueError if they are invalid."""
+        names = [name for name in cls._fields if name in arrays]
+        if not names:
+            return None
+        if len(names) < 2:
+            raise ValueError("the calibration does not have both right and wrong answers")
+        found = cls(arrays["right"], arrays["wrong"])
+        if not all(len(values) == 0 or _is_share_list(values) for values in found):
+            raise ValueError("the answers of the calibration are not ascending from 0 to 1")
+        if len(found.right) + len(found.wrong) != count:
+            raise ValueError("the calibration has another number of answers than of probabilities")
+        return found
+
+    def measure(self) -> ThresholdTable:
+        """Return how many of the answers each threshold keeps, and how many of these are right."""
+        is_right = np.repeat([True, False], [len(self.right), len(self.wrong)])
+        return ThresholdTable(measure_steps(np.concatenate(self), is_right), "held-out example")
 
 
 @dataclass(frozen=True)
@@ -38,6 +66,7 @@ class Calibration:
     standouts: Array  # ascending
     origin: str  # the number and kind of held-out samples, as text
     certainty: Calibrated | None = None  # None in a gallery of an earlier crnr
+    answers: HeldOutAnswers | None = None  # the same
 
     @classmethod
     def from_stored(cls, arrays: Mapping[str, Array], attributes: Mapping[str, Any]) -> Calibration | None:
@@ -47,14 +76,15 @@ class Calibration:
             return None
         if not _is_ascending(values):
             raise ValueError("the calibration is not an ascending list of numbers")
-        certainty = None
+        certainty = answers = None
         if probabilities is not None:
             certainty = Calibrated(float(attributes["sharpness"]), probabilities)
-            if not _is_ascending(probabilities) or probabilities[0] < 0 or probabilities[-1] > 1:
+            if not _is_share_list(probabilities):
                 raise ValueError("the probabilities of the calibration are not ascending from 0 to 1")
             if not 0 < certainty.sharpness < math.inf:
                 raise ValueError(f"the calibration has a sharpness of {certainty.sharpness:g}")
-        return cls(values, attributes["origin"].decode(), certainty)
+            answers = HeldOutAnswers.read_from(arrays, len(probabilities))
+        return cls(values, attributes["origin"].decode(), certainty, answers)
 
     def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return the arrays and attributes that `from_stored` takes."""
@@ -62,7 +92,9 @@ class Calibration:
         if self.certainty is None:
             return arrays, attributes
         return (
-            arrays | {"probabilities": self.certainty.of_truth},
+            arrays
+            | {"probabilities": self.certainty.of_truth}
+            | (self.answers._asdict() if self.answers else {}),
             attributes | {"sharpness": self.certainty.sharpness},
         )
 
@@ -92,6 +124,10 @@ class Calibration:
 def _is_ascending(values: Array) -> bool:
     is_list = values.ndim == 1 and values.dtype.kind == "f" and len(values) > 0
     return is_list and bool(np.all(np.diff(values) >= 0))
+
+
+def _is_share_list(values: Array) -> bool:
+    return _is_ascending(values) and bool(values[0] >= 0) and bool(values[-1] <= 1)
 
 
 def calibrate(
@@ -132,4 +168,17 @@ def calibrate(
         f"{format_count(len(standouts), 'example')}, "
         f"classified with 1/{count} of the gallery held out at a time"
     )
-    return Calibration(standouts, origin, fit_probabilities(found, method.signed))
+    certainty = fit_probabilities(found, method.signed)
+    return Calibration(standouts, origin, certainty, _answer(found, certainty, method.signed))
+
+
+def _answer(held_out: Sequence[tuple[Values, Array]], certainty: Calibrated, signed: bool) -> HeldOutAnswers:
+    """Return the answers from batches of held-out residuals (m, K) and true classes (m,)."""
+    of_right, of_wrong = [], []
+    for residuals, truth in held_out:
+        best = best_classes(residuals, 1)
+        of_best = take_columns(certainty.probabilities(residuals, signed), best)[:, 0]
+        probability, is_right = round_probabilities(of_best), best[:, 0] == truth
+        of_right.append(probability[is_right])
+        of_wrong.append(probability[~is_right])
+    return HeldOutAnswers(np.sort(np.concatenate(of_right)), np.sort(np.concatenate(of_wrong)))

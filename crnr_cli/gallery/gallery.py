@@ -23,6 +23,7 @@ from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Calibrated
+from crnr_cli.results.thresholds import ThresholdTable
 
 T = TypeVar("T")
 _TRIED_ITERATIONS = 20
@@ -351,6 +352,11 @@ class FittedGallery:
             return samples
         return RefittedSamples(samples.vectors, samples.edges, samples.parts, refit=refit)
 
+    def measure_thresholds(self) -> ThresholdTable | None:
+        """Return the answers to held-out samples at every threshold; None if they are not stored."""
+        stored = None if self.has_outdated_calibration else self.calibration
+        return stored.answers.measure() if stored and stored.answers else None
+
     @property
     def has_outdated_calibration(self) -> bool:
         return self.calibration is not None and self.calibration.is_outdated(self.method)
@@ -368,6 +374,7 @@ class FittedGallery:
 def describe(gallery: FittedGallery) -> dict[str, Any]:
     """Return the content and the settings of a gallery, as plain values."""
     counts = np.diff(gallery.samples.edges).tolist()
+    thresholds = gallery.measure_thresholds()
     return {
         "format_version": gallery.format_version,
         "crnr_version": gallery.crnr_version,
@@ -381,6 +388,7 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         **_describe_index(gallery),
         **gallery.recipe.facts(),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
+        "thresholds": thresholds.to_record() if thresholds else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),
         "cleaning": gallery.cleaning.describe(),
     }

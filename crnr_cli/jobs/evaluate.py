@@ -27,6 +27,7 @@ from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read
 from crnr_cli.results.reliability import Reliability, SetScores, measure_reliability, score_sets
 from crnr_cli.results.scores import OpenSet, Scores, divide_by_truth, has_answer, score, score_open_set
 from crnr_cli.results.table import Predictions
+from crnr_cli.results.thresholds import ThresholdTable, measure_rows
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.formats.csv_table import has_features
@@ -43,10 +44,17 @@ _MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones
 
 @dataclass(frozen=True)
 class Truth:
-    """Sources of the truth besides folders and labels."""
+    """Sources of the truth besides folders and labels, and the answers to compare it with."""
 
     corrections: Path | None = None  # of a review, whose decisions are the truth
     outsiders: Sequence[Path] = ()  # folders or files of outsiders
+    needs_probabilities: bool = False  # calibrate the gallery if it has no probabilities
+
+    def require_probabilities(self, options: QueryOptions) -> QueryOptions:
+        """Return options that calibrate the gallery, if needed."""
+        if not self.needs_probabilities or options.min_probability is not None:
+            return options
+        return replace(options, min_probability=0.0)  # which rejects nothing
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,7 @@ class EvaluateReport(Report):
     unrelated: int  # rows of unrelated files, which are ignored
     reliability: Reliability | None = None  # None if no row has a probability
     sets: SetScores | None = None  # None if no row has a set of labels
+    thresholds: ThresholdTable | None = None  # None if no row has a probability
     open_set: OpenSet | None = None  # None without outsiders
     gallery: FittedGallery | None = (
         None  # the gallery that classified the queries; None if the rows are from a CSV
@@ -147,7 +156,7 @@ def evaluate(
         )
     if tables:
         return _evaluate_tables(tables, options, reviewed, outsiders)
-    gallery = load_for_queries(options, gallery_path, progress)
+    gallery = load_for_queries(truth.require_probabilities(options), gallery_path, progress)
     try:
         source = open_queries(names, gallery, options, path=gallery_path)
     except NotANumberError as e:
@@ -351,6 +360,7 @@ def evaluate_rows(
         # Probabilities and sets do not apply to outsiders.
         reliability=measure_reliability(known),
         sets=score_sets(known),
+        thresholds=measure_rows(known, outsiders),
         open_set=score_open_set(known, outsiders),
         reviewed=reviewed,
         classes=classes,

@@ -26,6 +26,7 @@ from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.intervals import macro_intervals
 from crnr_cli.results.scores import OpenSet, Scores, most_confused_pairs, wilson_interval
+from crnr_cli.results.thresholds import ThresholdStep, ThresholdTable, list_thresholds
 from crnr_cli.wording import format_count, kind_in_words
 
 _MAX_MISTAKES = 2000  # listed in the page
@@ -63,8 +64,7 @@ def write_report(
     uris = {name: data_uri(image) for name, image in found.images.items()}
     folder = common_folder(row.path for row in mistakes)
     records = mistake_records(mistakes, named, uris, folder)
-    shown, cells = [printable(name) for name in named], matrix_cells(scores, in_matrix)
-    size = len(in_matrix)
+    shown, cells, size = list(map(printable, named)), matrix_cells(scores, in_matrix), len(in_matrix)
     write_page(
         path,
         "report",
@@ -91,6 +91,7 @@ def write_report(
             "n_scored": len(report.over_all.classes),
             "histogram": histogram(report.rows),
             "reliability": report.reliability,
+            "thresholds": draw_thresholds(report.thresholds),
             "unanswered": [(printable(status), count) for status, count in report.failed.most_common()],
             "facts": _facts(report.gallery, gallery_path, classes),
             "data": {
@@ -278,6 +279,52 @@ def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]
         }
         for i in range(bins)
     ]
+
+
+def draw_thresholds(table: ThresholdTable | None) -> dict[str, Any] | None:
+    """Return the curves over all thresholds, in a square from 0 to 1, and the steps of a short table.
+
+    Every threshold has the same width, which stretches the axis near 1. The accuracy begins at `floor`.
+    """
+    if table is None:
+        return None
+    steps, grid = table.steps, list_thresholds()
+    edges = np.searchsorted(grid, [step.min_probability for step in steps]) / len(grid)
+    ends = np.searchsorted(grid, [step.up_to for step in steps], side="right") / len(grid)
+    floor = min(0.95, np.floor(20 * min(step.accuracy for step in steps)) / 20)
+
+    def path(shares: Sequence[float], lowest: float = 0.0) -> str:
+        """Draw steps from left to right; 1 is at the top, and `lowest` at the bottom."""
+        heights = ((1 - np.maximum(shares, lowest)) / (1 - lowest)).tolist()
+        corners = zip(edges.tolist(), heights, ends.tolist(), strict=True)
+        return " ".join(f"{x:.4f} {y:.4f} {end:.4f} {y:.4f}" for x, y, end in corners)
+
+    low, high = zip(*(step.interval for step in steps), strict=True)
+    there, back = path(high, floor), path(low, floor).split()
+    points = [f"{x} {y}" for x, y in zip(back[::2], back[1::2], strict=True)]
+    ticks = (0, 0.5, 0.9, 0.95, 0.99, 0.999)
+    return {
+        "shown": table.choose_shown(),
+        "outsiders": table.outsiders,
+        "counted": table.describe(),
+        "accuracy": f"M{path([step.accuracy for step in steps], floor)}",
+        "interval": f"M{there} {' '.join(reversed(points))}Z",
+        "answer_rate": f"M{path([step.answer_rate for step in steps])}",
+        "floor": floor,
+        "ticks": [(int(np.searchsorted(grid, tick)) / len(grid), f"{tick:g}") for tick in ticks],
+        "bars": [
+            {"x": x, "width": end - x, "text": _describe_step(step)}
+            for x, end, step in zip(edges.tolist(), ends.tolist(), steps, strict=True)
+        ],
+    }
+
+
+def _describe_step(step: ThresholdStep) -> str:
+    low, high = step.interval
+    return (
+        f"--min-probability {step.min_probability:g}: {step.answered} of {step.n} answered, "
+        f"{100 * step.accuracy:.1f}% of the answers right ({100 * low:.1f} to {100 * high:.1f})"
+    )
 
 
 def matrix_classes(scores: Scores) -> Array:

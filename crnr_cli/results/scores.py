@@ -14,7 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.results.decision import UNKNOWN, Prediction
 
 Interval = tuple[float, float]
-_Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
+Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
 
 def wilson_interval(successes: float, n: float) -> Interval:
     """Return the 95 % Wilson score interval of a proportion, which is always within 0 and 1."""
-    share, z2 = successes / n, _Z95**2
+    share, z2 = successes / n, Z95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    half = Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crnr_cli.errors import DataError, GalleryError
-from crnr_cli.gallery.calibration import Calibration, calibrate
+from crnr_cli.gallery.calibration import Calibration, HeldOutAnswers, calibrate
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.methods.nonnegative import Crnr
@@ -294,6 +294,7 @@ def test_a_calibration_by_infinite_residuals_is_replaced(crnr: Runner, files: di
     save_gallery(replace(gallery, calibration=old), crnr.here / "old.h5")
     loaded = load_gallery(crnr.here / "old.h5")
     assert loaded.has_outdated_calibration
+    assert loaded.measure_thresholds() is None
     assert loaded.certainty.sharpness == gallery.certainty.sharpness
     for asked in ([], ["--reject", "0.05"], ["--sets", "0.9"]):
         found = [
@@ -352,3 +353,84 @@ def test_a_class_of_one_sample_is_never_held_out() -> None:
     found = calibrate(Samples.of(vectors, np.repeat([0, 1, 2], [10, 10, 1])), Crnr(), []).certainty
     assert found is not None
     assert len(found.of_truth) == 20
+
+
+def test_the_answers_to_held_out_samples_are_stored(crnr: Runner, files: dict[str, Path]) -> None:
+    """Each sample is classified by hand, without the samples of its fold."""
+    vectors = np.abs(np.random.default_rng(2).normal(size=(18, 6))) + np.repeat(np.eye(6)[:3], 6, axis=0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    class_index, method = np.repeat([0, 1, 2], 6), Crnr()
+    found = calibrate(Samples.of(vectors, class_index), method, [])
+    assert found.certainty is not None
+    assert found.answers is not None
+    by_hand: dict[bool, list[float]] = {True: [], False: []}
+    for i in range(18):
+        rest = Samples.of(np.delete(vectors, i, axis=0), np.delete(class_index, i))
+        residuals = method.residuals(rest, method.fit(rest), vectors[[i]])[0]
+        weights = residuals**-found.certainty.sharpness
+        by_hand[residuals.argmin() == class_index[i]].append(weights.max() / weights.sum())
+    assert by_hand[False]
+    np.testing.assert_allclose(found.answers.right, np.sort(by_hand[True]), atol=0.6e-4)
+    np.testing.assert_allclose(found.answers.wrong, np.sort(by_hand[False]), atol=0.6e-4)
+    table = found.answers.measure()
+    assert (table.n, table.steps[0].answered, table.steps[0].correct) == (18, 18, len(by_hand[True]))
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    save_gallery(replace(gallery, calibration=found), crnr.here / "g.h5")
+    again = load_gallery(crnr.here / "g.h5").calibration
+    assert again is not None
+    assert again.answers is not None
+    for one, other in zip(again.answers, found.answers, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("n_wrong", [0, 2])
+def test_a_calibration_without_mistakes_or_right_answers_is_read(
+    crnr: Runner, files: dict[str, Path], n_wrong: int
+) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    answers = HeldOutAnswers(np.full(2 - n_wrong, 0.5), np.full(n_wrong, 0.5))
+    own = replace(gallery.calibration, certainty=Calibrated(1.0, np.full(2, 0.5)), answers=answers)
+    save_gallery(replace(gallery, calibration=own), crnr.here / "g.h5")
+    table = load_gallery(crnr.here / "g.h5").measure_thresholds()
+    assert table is not None
+    assert (table.n, table.steps[0].correct) == (2, 2 - n_wrong)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ([0.5, 0.4], [], "answers of the calibration are not ascending"),
+        ([0.5], [1.1], "answers of the calibration are not ascending"),
+        ([-0.1], [0.5], "answers of the calibration are not ascending"),
+        ([np.nan], [0.5], "answers of the calibration are not ascending"),
+        ([[0.5, 0.6]], [], "answers of the calibration are not ascending"),
+        ([0.5], [], "another number of answers than of probabilities"),
+        ([0.5, 0.6], [0.5], "another number of answers than of probabilities"),
+        ([], [], "another number of answers than of probabilities"),
+    ],
+)
+def test_impossible_answers_are_refused(
+    crnr: Runner, files: dict[str, Path], right: list[float], wrong: list[float], message: str
+) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    answers = HeldOutAnswers(np.array(right, dtype=float), np.array(wrong, dtype=float))
+    bad = replace(gallery.calibration, certainty=Calibrated(1.0, np.full(2, 0.5)), answers=answers)
+    save_gallery(replace(gallery, calibration=bad), crnr.here / "wrong.h5")
+    with pytest.raises(GalleryError, match=message):
+        load_gallery(crnr.here / "wrong.h5")
+
+
+def test_answers_to_held_out_samples_need_both_lists(crnr: Runner, files: dict[str, Path]) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    arrays, attributes = gallery.calibration.stored()
+    del arrays["wrong"]
+    with pytest.raises(ValueError, match="right and wrong answers"):
+        Calibration.from_stored(arrays, {**attributes, "origin": b"x"})
+    del arrays["right"]
+    old = Calibration.from_stored(arrays, {**attributes, "origin": b"x"})
+    assert old is not None
+    assert old.answers is None

@@ -84,7 +84,14 @@ def test_a_folder_of_outsiders_is_classified_too(ready: Runner) -> None:
     assert json.loads(now.out) == {**json.loads(later.out), "in_gallery": 0, "similar_in_gallery": 0}
     # The known queries have the same scores as without outsiders.
     alone = json.loads(ready("evaluate", "queries", *REJECTING, "--json").out)
-    assert alone == {**json.loads(now.out), "inputs": 12, "open_set": None}
+    together = json.loads(now.out)
+    tables = alone.pop("thresholds"), together.pop("thresholds")
+    assert alone == {**together, "inputs": 12, "open_set": None}
+    # Thresholds at which only outsiders lose their answers are steps of their own.
+    known = [{step["answered"]: step["accuracy"] for step in table["steps"]} for table in tables]
+    assert known[0] == known[1]
+    assert [table["outsiders"] for table in tables] == [0, 6]
+    assert tables[1]["steps"][0]["outsiders_accepted"] == 6
     assert alone["over_all"]["accuracy"] == expected["correct"] / 12  # type: ignore[operator]
 
 

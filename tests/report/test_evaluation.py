@@ -17,10 +17,11 @@ from crnr_cli.gallery import queries
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.report import evaluation
-from crnr_cli.report.evaluation import MAX_IMAGES, choose_images, histogram, matrix_cells
+from crnr_cli.report.evaluation import MAX_IMAGES, choose_images, draw_thresholds, histogram, matrix_cells
 from crnr_cli.report.names import common_folder
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import score
+from crnr_cli.results.thresholds import ThresholdTable, measure_steps
 from crnr_cli.system.extras import describe_missing
 from helpers.browser import no_complaint, opened, requests
 from helpers.patches import remove_extras
@@ -328,3 +329,96 @@ def test_a_report_on_queries_classified_now_loads_the_gallery_once(
         text = Path(page).read_text()
         assert "12 in 3 classes, 4 per class" in text
         assert "images: gradients, 8x8, cells of 3, 8 directions; 3 principal components" in text
+
+
+def test_the_curves_pass_through_all_steps() -> None:
+    probability = np.array([0.2, 0.83, 0.83, 0.95, 1.0])
+    table = ThresholdTable(measure_steps(probability, np.array([False, True, False, True, True])))
+    drawn = draw_thresholds(table)
+    assert drawn is not None
+    assert drawn["floor"] == 0.6
+    numbers = [float(text) for text in drawn["accuracy"].removeprefix("M").split()]
+    corners = list(zip(numbers[::2], numbers[1::2], strict=True))
+    # Three in five, three in four, two in two: 1 is at the top, and 0.6 at the bottom.
+    assert [1 - 0.4 * y for _, y in corners[::2]] == pytest.approx([0.6, 0.75, 1, 1], abs=1e-4)
+    assert [y for _, y in corners[::2]] == [y for _, y in corners[1::2]]
+    assert [x for x, _ in corners[2::2]] == [x for x, _ in corners[1:-1:2]]  # without gaps
+    assert (corners[0][0], corners[-1][0]) == (0, 1)
+    rates = [1 - float(text) for text in drawn["answer_rate"].removeprefix("M").split()[1::4]]
+    assert rates == pytest.approx([1, 0.8, 0.4, 0.2])
+    assert drawn["bars"][1]["text"] == (
+        "--min-probability 0.21: 4 of 5 answered, 75.0% of the answers right (30.1 to 95.4)"
+    )
+    assert draw_thresholds(None) is None
+
+
+def write_probabilities(path: Path, n_classes: int, per_class: int = 4) -> Path:
+    rng, names = np.random.default_rng(0), [f"a bird of species {i}" for i in range(n_classes)]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "truth", "label", "margin", "status", "probability"])
+        for i in range(n_classes * per_class):
+            truth, p = names[i % n_classes], float(rng.beta(4, 0.4))
+            label = truth if rng.random() < p else names[rng.integers(n_classes)]
+            writer.writerow([f"q/{i}.png", truth, label, 0.1, "ok", f"{p:.4f}"])
+    return path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_thresholds_are_on_the_page(crnr: Runner, browser: Any, tmp_path: Path, width: int) -> None:
+    table, page = write_probabilities(tmp_path / "p.csv", 10, 30), tmp_path / "r.html"
+    evaluate_to_page(crnr, table, page)
+    steps = json.loads(crnr("evaluate", table, "--json").out)["thresholds"]["steps"]
+    opened(browser, page, width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    drawn = "return document.querySelectorAll('.curves svg svg:first-of-type .target').length"
+    assert browser.execute_script(drawn) == len(steps)
+    cells = (
+        "return [...document.querySelectorAll('#thresholds tbody tr')].map("
+        "(row) => [...row.cells].map((cell) => cell.innerText))"
+    )
+    rows = browser.execute_script(cells)
+    assert 5 <= len(rows) <= 7
+    by_threshold = {f"{step['min_probability']:g}": step for step in steps}
+    for threshold, rate, accuracy, interval in rows:
+        step = by_threshold[threshold]
+        low, high = step["interval"]
+        assert (rate, accuracy) == tuple(f"{100 * step[name]:.1f}%" for name in ("answer_rate", "accuracy"))
+        assert interval == f"{100 * low:.1f} to {100 * high:.1f}"
+    inside = (
+        "const box = document.querySelector('.curves > svg').getBoundingClientRect();"
+        "return [...document.querySelectorAll('.curves text')].every((text) => {"
+        "const {left, right} = text.getBoundingClientRect();"
+        "return left >= box.left - 1 && right <= box.right + 1; })"
+    )
+    assert browser.execute_script(inside)
+    assert no_complaint(browser)
+
+
+@pytest.mark.parametrize("n_classes", [12, 22, 30, 50])
+def test_a_narrow_matrix_keeps_its_names(crnr: Runner, browser: Any, tmp_path: Path, n_classes: int) -> None:
+    page = tmp_path / "r.html"
+    evaluate_to_page(crnr, write_probabilities(tmp_path / "p.csv", n_classes), page)
+    opened(browser, page, 390)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    sizes = (
+        "return [...document.querySelectorAll('.matrix .%s span')].map((name) => {"
+        "const {width, height} = name.getBoundingClientRect(); return [width, height]; })"
+    )
+    rows, columns = (browser.execute_script(sizes % part) for part in ("rows", "columns"))
+    assert len(rows) == len(columns) == n_classes
+    cell = browser.execute_script("return grid.clientWidth") / n_classes
+    assert all(height <= cell + 1.5 and width > 30 for width, height in rows)
+    assert all(width <= cell + 1.5 and height > 30 for width, height in columns)
+    # If the matrix scrolls, the names of its rows stay, and so does the tip of a cell.
+    browser.execute_script("document.querySelector('.matrix-box').scrollLeft = 1e4")
+    left = "return document.querySelector('.matrix .rows span').getBoundingClientRect().left"
+    assert 0 <= browser.execute_script(left) < 200
+    grid = browser.find_element("id", "grid")
+    grid.send_keys("n")
+    tip = "const {left, right} = tip.getBoundingClientRect(); return [left, right]"
+    assert browser.execute_script("return tip.hidden") is False
+    begins, ends = browser.execute_script(tip)
+    assert begins >= 0
+    assert ends <= 390
+    assert no_complaint(browser)

@@ -46,7 +46,9 @@
     tip.textContent = describe(row, column);
     tip.hidden = false;
     const size = grid.clientWidth / k;
-    const left = Math.min(Math.max(0, (column + 1) * size + 8), grid.clientWidth - tip.offsetWidth);
+    const box = grid.closest(".matrix-box"); // on a narrow screen, it shows a part of the matrix
+    const end = Math.min(grid.clientWidth, box.scrollLeft + box.clientWidth - grid.offsetLeft);
+    const left = Math.max(0, Math.min((column + 1) * size + 8, end - tip.offsetWidth));
     const above = row * size - tip.offsetHeight - 8;
     tip.style.left = `${left}px`;
     tip.style.top = `${above >= 0 ? above : (row + 1) * size + 8}px`;
@@ -138,6 +140,8 @@
       [row, column] = [Math.floor(next / k), next % k];
     } else return;
     event.preventDefault();
+    place("cursor", row, column);
+    byId("cursor").scrollIntoView({block: "nearest", inline: "nearest"});
     point(row, column);
     spoken.textContent = describe(row, column);
   });

@@ -112,6 +112,7 @@ complete -c crnr -n "__crnr_is 'evaluate'" -l outsiders -xa '(__fish_complete_di
 complete -c crnr -n "__crnr_is 'evaluate'" -l min-accuracy -x -d 'Exit with 4 if the accuracy is below SHARE (no answer: wrong)'
 complete -c crnr -n "__crnr_is 'evaluate'" -l min-f1 -x -d 'Exit with 4 if the macro F1 is below SHARE (no answer: wrong)'
 complete -c crnr -n "__crnr_is 'evaluate' 'review' 'explain' 'audit'" -l images-from -xa '(__fish_complete_directories)' -d 'Look for moved images in DIR'
+complete -c crnr -n "__crnr_is 'evaluate' 'info'" -l target-accuracy -x -d 'Name the --min-probability whose answers are right in SHARE of all cases'
 complete -c crnr -n "__crnr_is 'evaluate'" -l min-answer-rate -x -d 'Exit with 4 if the answer rate is below SHARE; outsiders do not count'
 complete -c crnr -n "__crnr_is 'evaluate'" -l min-rejected -x -d 'Exit with 4 if less than SHARE of the outsiders is rejected'
 complete -c crnr -n "__crnr_is 'review'" -s o -l output -rF -d 'HTML file to write'

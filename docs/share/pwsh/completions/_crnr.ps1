@@ -98,7 +98,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -116,6 +116,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--reject' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--target-accuracy' = 'nothing'
                 '--min-probability' = 'nothing'
                 '--sets' = 'nothing'
                 '--min-answer-rate' = 'nothing'
@@ -231,10 +232,11 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'info' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--list-examples', '--json', '-h', '--help', '--help-all')
+            Options = @('-g', '--gallery', '--list-examples', '--target-accuracy', '--json', '-h', '--help', '--help-all')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
+                '--target-accuracy' = 'nothing'
             }
         }
         'verify' = @{
