@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
 _RESUMING = "; the same command with --resume continues from there"
+_UPDATING = "; the same command continues from there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,13 @@ def classify(
     cache: options.Cache = None,
     dask: options.Dask = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Keep the rows of unchanged files; classify new and changed files."),
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
+    ] = False,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -97,6 +105,7 @@ def classify(
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
     _refuse_outputs(sources or [], path)
+    _refuse_contradictions(resume, update, prune)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
     decoders = DecoderPool(input.jobs)
@@ -116,10 +125,11 @@ def classify(
         batch_size=batch_size,
         cache=cache,
     )
+    remedy = _UPDATING if update else _RESUMING
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, "" if to_stdout or format == "parquet" else _RESUMING) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else remedy) as progress,
     ):
         report = run(
             sources,
@@ -128,6 +138,8 @@ def classify(
             query_options,
             progress,
             resume=resume,
+            update=update,
+            prune=prune,
             workers=who,
         )
     if not output.quiet:
@@ -144,6 +156,13 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
             raise DataError(f"{name}: no such file or folder; to write the labels there, use `{command}`")
 
 
+def _refuse_contradictions(resume: bool, update: bool, prune: bool) -> None:
+    if resume and update:
+        raise UsageError("--update continues a stopped run, too; leave out --resume")
+    if prune and not update:
+        raise UsageError("--prune drops rows with --update only; add --update, or leave out --prune")
+
+
 def _show(report: ClassifyReport, path: str | None) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
@@ -151,9 +170,9 @@ def _show(report: ClassifyReport, path: str | None) -> None:
     failed = {
         status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
     }
-    if report.rejection:
+    if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
-    if report.n_queries > 1 or not failed:
+    if report.n_queries > 1 or (report.n_queries and not failed):
         say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"failed: {name}: {why}", style="yellow")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from crnr_cli.errors import UsageError, refuse_too_many
 from crnr_cli.gallery.extraction import read_queries_through_cache
@@ -14,10 +14,19 @@ from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, 
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.results.journal import Done, Identity, Partial, resumable
+from crnr_cli.sources.base import Source
+from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
+from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import Note, format_count
+
+if TYPE_CHECKING:
+    from crnr_cli.results.record import Finished, Query
+    from crnr_cli.results.updating import Update
+
+    Output: TypeAlias = "Partial | _Direct | Update"
 
 
 @dataclass(frozen=True)
@@ -39,24 +48,46 @@ def classify(
     progress: Progress = silent,
     *,
     resume: bool = False,
+    update: bool = False,
+    prune: bool = False,
     workers: Workers | None = None,
 ) -> ClassifyReport:
     """Write the CSV to a path, where it appears when it is complete, or to an open stream batch by batch.
 
-    With a path, finished batches are kept if the run is stopped, and `resume` continues after them. By
-    default, this process does the work. It writes a Parquet file in any case.
+    With a path, finished batches are kept if the run is stopped, and `resume` continues after them. With
+    `update`, rows of unchanged queries are kept, and those of missing files dropped if `prune`. By default,
+    this process does the work. It writes a Parquet file in any case.
     """
     workers = workers or Here(DecoderPool(options.jobs))
-    _refuse_format(options.format, resume)
-    if resume and not (isinstance(output, Path) and is_replaceable(output)):
-        raise UsageError("--resume needs an output file; name it with --output")
+    _refuse_format(options.format, resume, update)
+    if (resume or update) and not (isinstance(output, Path) and is_replaceable(output)):
+        raise UsageError(f"--{'update' if update else 'resume'} needs an output file; name it with --output")
     gallery = load_for_queries(options, gallery_path, progress)
-    source = open_queries(names, gallery, options, workers.lister, gallery_path)
-    of_cache: list[Note] = []
-    if options.cache:
+    is_list = list(names) == ["-"]
+    source = open_queries(
+        names, gallery, options, workers.lister, gallery_path, allow_empty=update or is_list
+    )
+    notes: list[Note] = []
+    if not len(source):
+        text = "the list of files on stdin is empty" if is_list else "contains no images or feature files"
+        notes.append(Note("empty", f"{', '.join(names)}: {text}"))
+    if update:
+        assert isinstance(output, Path)
+        report = _update(output, Run.prepare(gallery, source, options), workers, progress, prune)
+        return replace(report, notes=[*notes, *report.notes])
+    if (
+        resume
+        and isinstance(output, Path)
+        and (found := _find_finished(output, Run.prepare(gallery, source, options), gallery_path))
+    ):
+        if found.is_complete:
+            return ClassifyReport(0, 0, Counter(), 0, [], notes=[Note("complete", found.note)])
+        notes.append(Note("again", found.note))
+    if options.cache and len(source):
         source, of_cache = read_queries_through_cache(
             source, gallery.recipe, options, options.cache, progress, workers
         )
+        notes += of_cache
         workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
     if not isinstance(output, Path):
@@ -67,17 +98,76 @@ def classify(
     else:
         with resumable(output, run.identity(), resume=resume) as partial:
             report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
-    notes = of_cache
-    if resume:
+    if not len(source):
+        return replace(report, notes=notes)
+    if resume and not any(note.kind == "again" for note in notes):
         queries = format_count(report.n_queries, "query")
         text = f"{report.resumed_after} of {queries} were done by the earlier run"
-        notes = [Note("resumed", text), *of_cache]
+        notes.insert(0, Note("resumed", text))
     return replace(report, notes=[*notes, *report.notes])
 
 
-def _refuse_format(format: str, resume: bool) -> None:
+def _update(output: Path, run: Run, workers: Workers, progress: Progress, prune: bool) -> ClassifyReport:
+    """Classify the queries that are new or have changed, and merge their rows into the predictions file."""
+    from crnr_cli.results.updating import updating
+
+    source, options = run.source, run.options
+    report = ClassifyReport(0, 0, Counter(), 0, [], notes=run.notes())
+    notes: list[Note] = []
+    with updating(output, _settings_of(run), prune=prune) as update:
+        update.begin(run.row_formatter.lines.header())
+        chosen = update.choose(_list_queries(source))
+        if isinstance(source, Features):  # a file is read as a whole
+            for start, stop in source.spans(max(1, len(source))):
+                chosen[start:stop] = [any(chosen[start:stop])] * (stop - start)
+        update.expect(chosen)
+        if any(chosen):
+            choices = iter(chosen)
+            source = source.filter(lambda *_: next(choices))
+            if options.cache:
+                source, notes = read_queries_through_cache(
+                    source, run.gallery.recipe, options, options.cache, progress, workers
+                )
+                workers = Here(DecoderPool(options.jobs))
+            report = _classify_to(update, run.with_source(source), workers, progress)
+            # A README among images counts as failed only if there is nothing else, in earlier rows either.
+            report = replace(report, skipped=update.done.skipped if update.has_answers else report.skipped)
+    return replace(report, notes=[*update.notes, *notes, *report.notes])
+
+
+def _settings_of(run: Run) -> Identity:
+    """Return everything that all rows depend on; the label of a query in a table is no folder."""
+    return {**run.settings(), "--labels": "given" if run.source.is_labelled else None}
+
+
+def _list_queries(source: Source) -> Iterator[Query]:
+    """Yield every query with everything that its row depends on."""
+    from crnr_cli.results.record import Query
+
+    if not isinstance(source, Features):
+        for path, folders, size, mtime_ns in source.listing():
+            yield Query(path, size, mtime_ns, folders)
+        return
+    for file in source.files:
+        beside = (f"{path} {stamp.size} {stamp.mtime_ns}" for path, stamp in file.beside)
+        about = (with_slashes(str(file.path)), *beside)
+        for name in file.names:
+            yield Query(name, *file.stamp, about)
+
+
+def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
+    """Return whether a finished output belongs to this run; None if there is none, or an unfinished one."""
+    from crnr_cli.results.record import find_finished
+
+    header, newer = run.row_formatter.lines.header(), gallery.stat().st_mtime_ns
+    return find_finished(output, _settings_of(run), header, _list_queries(run.source), newer)
+
+
+def _refuse_format(format: str, resume: bool, update: bool) -> None:
     """Refuse, before any work, a format that cannot be written."""
     if format == "parquet":
+        if update:
+            raise UsageError("--update cannot replace rows of a Parquet file; choose --format csv or jsonl")
         require_packages("parquet", "--format parquet", "pyarrow")
         if resume:
             raise UsageError(
@@ -89,19 +179,24 @@ def _refuse_format(format: str, resume: bool) -> None:
 class _Direct:
     """A stream that cannot be resumed, written batch by batch."""
 
+    remedy = ""
+
     def __init__(self, stream: BinaryIO) -> None:
         self.stream, self.done = stream, Done()
+
+    def begin(self, header: bytes) -> None:
+        self.stream.write(header)
 
     def write(self, data: bytes) -> None:
         self.stream.write(data)
 
-    def end_batch(self, statuses: Counter[str], skipped: int) -> None:
+    def end_batch(self, statuses: Counter[str], skipped: int, failed: Sequence[int] = ()) -> None:
         self.stream.flush()
         self.done.statuses += statuses
         self.done.skipped += skipped
 
 
-def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: Progress) -> ClassifyReport:
+def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -> ClassifyReport:
     done, total = file.done, len(run.source)
     resumed_after = done.statuses.total()
     failures: list[tuple[str, str]] = []
@@ -109,11 +204,13 @@ def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: 
         _refuse_too_many(file, total, run.options)
     write = _write_parquet if run.options.format == "parquet" else _write_rows
     for batch in write(file, run, workers, progress):
-        file.end_batch(batch.statuses, batch.missing)
+        file.end_batch(batch.statuses, batch.missing, batch.missing_rows)
         if len(failures) < MAX_FAILURES:
             failures += batch.failures
         if batch.missing:
             _refuse_too_many(file, total, run.options, batch.first_missing)
+    if not total:
+        file.end_batch(Counter(), 0)  # the header
     answered = done.statuses["ok"] + done.statuses["rejected"]
     return ClassifyReport(
         n_queries=total,
@@ -127,20 +224,15 @@ def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: 
     )
 
 
-def _write_rows(
-    file: Partial | _Direct, run: Run, workers: Workers, progress: Progress
-) -> Iterator[RowBatch]:
+def _write_rows(file: Output, run: Run, workers: Workers, progress: Progress) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
-    if not run.first:
-        file.write(run.row_formatter.lines.header())
+    file.begin(run.row_formatter.lines.header())
     for batch in workers.answer_rows(run, progress):
         file.write(batch.data)
         yield batch
 
 
-def _write_parquet(
-    file: Partial | _Direct, run: Run, workers: Workers, progress: Progress
-) -> Iterator[RowBatch]:
+def _write_parquet(file: Output, run: Run, workers: Workers, progress: Progress) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
     from crnr_cli.results.formats import ParquetRows, parquet_schema
     from crnr_cli.system.parquet import refuse_other_encodings, table_writer
@@ -155,19 +247,15 @@ def _write_parquet(
 
 
 def _refuse_too_many(
-    file: Partial | _Direct, total: int, options: QueryOptions, latest: tuple[str, str] | None = None
+    file: Output, total: int, options: QueryOptions, latest: tuple[str, str] | None = None
 ) -> None:
     """Stop when more inputs have failed than allowed, including failures of the earlier run."""
-    remedy = (
-        "; finished batches are kept: continue with --resume, without --strict or with a higher "
-        "--max-failure-rate"
-    )
     refuse_too_many(
         file.done.skipped,
         total,
         options.max_failure_rate,
         "query",
-        remedy if isinstance(file, Partial) else "",
+        file.remedy,
         fate="no answer",
         latest=": ".join(latest) if latest else None,
     )
