@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,12 +28,9 @@ from crnr_cli.system.files import is_stdout
 from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.classify import ClassifyReport
+    from crnr_cli.jobs.classify import ClassifyReport, Gone
 
 _output_option = partial(typer.Option, rich_help_panel="Output")
-
-_RESUMING = "; the same command with --resume continues from there"
-_UPDATING = "; the same command continues from there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +51,34 @@ class Format:
         return "jsonl" if self.json else self.format or format_by_name(output)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EarlierRun:
+    """How the output of an earlier run is used."""
+
+    update: Annotated[
+        bool, typer.Option("--update", help="Classify new and changed files; keep other rows.")
+    ] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False
+    prune: Annotated[
+        bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
+    ] = False
+
+    @property
+    def remedy(self) -> str:
+        """How to continue a run that is stopped."""
+        return f"; the same command{'' if self.update else ' with --resume'} continues from there"
+
+    def to_fields(self) -> dict[str, Any]:
+        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
+        return {"resume": self.resume, "update": fate}
+
+    def __post_init__(self) -> None:
+        if self.resume and self.update:
+            raise UsageError("--update also continues a stopped run; leave out --resume")
+        if self.prune and not self.update:
+            raise UsageError("--prune only applies to --update; add --update, or leave out --prune")
+
+
 @make_command(side_by_side=True)
 def classify(
     context: typer.Context,
@@ -69,20 +94,12 @@ def classify(
         typer.Option(
             parser=Whole(0),
             metavar="K",
-            help="Write only the K best classes; 0 writes the residuals of all.",
+            help="Write the K best classes (0: all).",
             show_default="auto",
         ),
     ] = None,
     cache: options.Cache = None,
     dask: options.Dask = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
-    update: Annotated[
-        bool,
-        typer.Option("--update", help="Keep the rows of unchanged files; classify new and changed files."),
-    ] = False,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
-    ] = False,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -93,6 +110,7 @@ def classify(
         ),
     ] = None,
     *,
+    earlier: EarlierRun,
     confidence: ConfidenceOptions,
     input: SourceOptions,
     model: ModelOptions,
@@ -105,7 +123,6 @@ def classify(
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
     _refuse_outputs(sources or [], path)
-    _refuse_contradictions(resume, update, prune)
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
     decoders = DecoderPool(input.jobs)
@@ -125,11 +142,10 @@ def classify(
         batch_size=batch_size,
         cache=cache,
     )
-    remedy = _UPDATING if update else _RESUMING
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, "" if to_stdout or format == "parquet" else remedy) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else earlier.remedy) as progress,
     ):
         report = run(
             sources,
@@ -137,9 +153,7 @@ def classify(
             sys.stdout.buffer if to_stdout else Path(path),
             query_options,
             progress,
-            resume=resume,
-            update=update,
-            prune=prune,
+            **earlier.to_fields(),
             workers=who,
         )
     if not output.quiet:
@@ -154,13 +168,6 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
         if name.lower().endswith(ENDINGS) and not os.path.lexists(name):
             command = f"-o {shlex.quote(name)}"
             raise DataError(f"{name}: no such file or folder; to write the labels there, use `{command}`")
-
-
-def _refuse_contradictions(resume: bool, update: bool, prune: bool) -> None:
-    if resume and update:
-        raise UsageError("--update continues a stopped run, too; leave out --resume")
-    if prune and not update:
-        raise UsageError("--prune drops rows with --update only; add --update, or leave out --prune")
 
 
 def _show(report: ClassifyReport, path: str | None) -> None:

@@ -6,16 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from crnr_cli.errors import UsageError, refuse_too_many
 from crnr_cli.gallery.extraction import read_queries_through_cache
-from crnr_cli.gallery.queries import MAX_FAILURES, QueryOptions, RowBatch, Run, load_for_queries, open_queries
+from crnr_cli.gallery.queries import (
+    MAX_FAILURES,
+    QueryOptions,
+    RowBatch,
+    Run,
+    load_for_queries,
+    make_class_chooser,
+    open_queries,
+)
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
-from crnr_cli.results.journal import Done, Identity, Partial, resumable
-from crnr_cli.sources.base import Source
+from crnr_cli.results.journal import Done, Partial, resumable
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
@@ -23,10 +30,12 @@ from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.results.record import Finished, Query
+    from crnr_cli.results.record import Finished, Listed
     from crnr_cli.results.updating import Update
 
     Output: TypeAlias = "Partial | _Direct | Update"
+
+Gone = Literal["keep", "prune"]  # the rows of files that are gone, in an update
 
 
 @dataclass(frozen=True)
@@ -48,41 +57,31 @@ def classify(
     progress: Progress = silent,
     *,
     resume: bool = False,
-    update: bool = False,
-    prune: bool = False,
+    update: Gone | None = None,
     workers: Workers | None = None,
 ) -> ClassifyReport:
     """Write the CSV to a path, where it appears when it is complete, or to an open stream batch by batch.
 
     With a path, finished batches are kept if the run is stopped, and `resume` continues after them. With
-    `update`, rows of unchanged queries are kept, and those of missing files dropped if `prune`. By default,
-    this process does the work. It writes a Parquet file in any case.
+    `update`, rows of unchanged queries are kept; its value is the fate of rows whose files are gone. By
+    default, this process does the work. It writes a Parquet file in any case.
     """
     workers = workers or Here(DecoderPool(options.jobs))
     _refuse_format(options.format, resume, update)
     if (resume or update) and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError(f"--{'update' if update else 'resume'} needs an output file; name it with --output")
     gallery = load_for_queries(options, gallery_path, progress)
-    is_list = list(names) == ["-"]
-    source = open_queries(
-        names, gallery, options, workers.lister, gallery_path, allow_empty=update or is_list
-    )
-    notes: list[Note] = []
-    if not len(source):
-        text = "the list of files on stdin is empty" if is_list else "contains no images or feature files"
-        notes.append(Note("empty", f"{', '.join(names)}: {text}"))
-    if update:
-        assert isinstance(output, Path)
-        report = _update(output, Run.prepare(gallery, source, options), workers, progress, prune)
-        return replace(report, notes=[*notes, *report.notes])
-    if (
-        resume
-        and isinstance(output, Path)
-        and (found := _find_finished(output, Run.prepare(gallery, source, options), gallery_path))
-    ):
-        if found.is_complete:
-            return ClassifyReport(0, 0, Counter(), 0, [], notes=[Note("complete", found.note)])
-        notes.append(Note("again", found.note))
+    may_be_empty = update is not None or list(names) == ["-"]
+    source = open_queries(names, gallery, options, workers.lister, gallery_path, allow_empty=may_be_empty)
+    notes = [] if len(source) else [_note_empty(names)]
+    if isinstance(output, Path) and (update or resume):
+        run = Run.prepare(gallery, source, options)
+        if update:
+            return _add_notes(notes, _update(output, run, workers, progress, update))
+        if found := _find_finished(output, run, gallery_path):
+            notes.append(Note("finished", found.note))
+            if found.is_complete:
+                return _add_notes(notes, _report_nothing())
     if options.cache and len(source):
         source, of_cache = read_queries_through_cache(
             source, gallery.recipe, options, options.cache, progress, workers
@@ -100,23 +99,38 @@ def classify(
             report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
     if not len(source):
         return replace(report, notes=notes)
-    if resume and not any(note.kind == "again" for note in notes):
+    if resume and not any(note.kind == "finished" for note in notes):
         queries = format_count(report.n_queries, "query")
         text = f"{report.resumed_after} of {queries} were done by the earlier run"
         notes.insert(0, Note("resumed", text))
+    return _add_notes(notes, report)
+
+
+def _note_empty(names: Sequence[str]) -> Note:
+    if list(names) == ["-"]:
+        return Note("empty", "-: the list of files on stdin is empty")
+    return Note("empty", f"{', '.join(names)}: no images or feature files found")
+
+
+def _report_nothing() -> ClassifyReport:
+    """Return the report of a run that has nothing to classify."""
+    return ClassifyReport(0, 0, Counter(), 0, [])
+
+
+def _add_notes(notes: Sequence[Note], report: ClassifyReport) -> ClassifyReport:
     return replace(report, notes=[*notes, *report.notes])
 
 
-def _update(output: Path, run: Run, workers: Workers, progress: Progress, prune: bool) -> ClassifyReport:
+def _update(output: Path, run: Run, workers: Workers, progress: Progress, gone: Gone) -> ClassifyReport:
     """Classify the queries that are new or have changed, and merge their rows into the predictions file."""
     from crnr_cli.results.updating import updating
 
     source, options = run.source, run.options
-    report = ClassifyReport(0, 0, Counter(), 0, [], notes=run.notes())
+    report = replace(_report_nothing(), notes=run.notes())
     notes: list[Note] = []
-    with updating(output, _settings_of(run), prune=prune) as update:
+    with updating(output, run.settings(), prune=gone == "prune") as update:
         update.begin(run.row_formatter.lines.header())
-        chosen = update.choose(_list_queries(source))
+        chosen = update.choose(_list_queries(run))
         if isinstance(source, Features):  # a file is read as a whole
             for start, stop in source.spans(max(1, len(source))):
                 chosen[start:stop] = [any(chosen[start:stop])] * (stop - start)
@@ -132,27 +146,25 @@ def _update(output: Path, run: Run, workers: Workers, progress: Progress, prune:
             report = _classify_to(update, run.with_source(source), workers, progress)
             # A README among images counts as failed only if there is nothing else, in earlier rows either.
             report = replace(report, skipped=update.done.skipped if update.has_answers else report.skipped)
-    return replace(report, notes=[*update.notes, *notes, *report.notes])
+    return _add_notes([*update.notes, *notes], report)
 
 
-def _settings_of(run: Run) -> Identity:
-    """Return everything that all rows depend on; the label of a query in a table is no folder."""
-    return {**run.settings(), "--labels": "given" if run.source.is_labelled else None}
+def _list_queries(run: Run) -> Iterator[Listed]:
+    """Yield every query with everything that its row depends on, besides the settings."""
+    from crnr_cli.results.record import Listed
 
-
-def _list_queries(source: Source) -> Iterator[Query]:
-    """Yield every query with everything that its row depends on."""
-    from crnr_cli.results.record import Query
-
+    source = run.source
     if not isinstance(source, Features):
+        find_truth = make_class_chooser(run.gallery.classes, is_labelled=source.is_labelled)
         for path, folders, size, mtime_ns in source.listing():
-            yield Query(path, size, mtime_ns, folders)
+            truth = find_truth(folders)
+            yield Listed(path, size, mtime_ns, () if truth is None else (truth,))
         return
     for file in source.files:
         beside = (f"{path} {stamp.size} {stamp.mtime_ns}" for path, stamp in file.beside)
         about = (with_slashes(str(file.path)), *beside)
         for name in file.names:
-            yield Query(name, *file.stamp, about)
+            yield Listed(name, *file.stamp, about)
 
 
 def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
@@ -160,10 +172,10 @@ def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
     from crnr_cli.results.record import find_finished
 
     header, newer = run.row_formatter.lines.header(), gallery.stat().st_mtime_ns
-    return find_finished(output, _settings_of(run), header, _list_queries(run.source), newer)
+    return find_finished(output, run.settings(), header, _list_queries(run), newer)
 
 
-def _refuse_format(format: str, resume: bool, update: bool) -> None:
+def _refuse_format(format: str, resume: bool, update: Gone | None) -> None:
     """Refuse, before any work, a format that cannot be written."""
     if format == "parquet":
         if update:
@@ -227,7 +239,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
 def _write_rows(file: Output, run: Run, workers: Workers, progress: Progress) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
     file.begin(run.row_formatter.lines.header())
-    for batch in workers.answer_rows(run, progress):
+    for batch in workers.answer_rows(run, progress) if len(run.source) else ():
         file.write(batch.data)
         yield batch
 
@@ -242,7 +254,7 @@ def _write_parquet(file: Output, run: Run, workers: Workers, progress: Progress)
     refuse_other_encodings(classes)
     with table_writer(file.stream, parquet_schema(classes, run.gallery.dtype, run.top, run.columns)) as table:
         writer = ParquetRows(table, classes, run.top, run.columns)
-        for answers in workers.answer(run, progress):
+        for answers in workers.answer(run, progress) if len(run.source) else ():
             yield RowBatch.of(answers, writer.write(answers))
 
 

@@ -32,13 +32,13 @@ Key = (
 )  # the name of a query; from its second listing on, with the number of those before
 
 
-class Query(NamedTuple):
+class Listed(NamedTuple):
     """A query as it is listed: everything that its row depends on, besides the settings."""
 
     name: str
     size: int
     mtime_ns: int
-    about: tuple[str, ...]  # the folders that may be its class, or the files that its features come from
+    about: tuple[str, ...]  # its true class, if known, or the files that its features come from
 
 
 class Rows:
@@ -77,7 +77,7 @@ class Rows:
         self.starts[place], self.lengths[place] = start, length
         self.are_new[place], self.are_failed[place] = is_new, is_failed
 
-    def find(self, query: Query) -> tuple[int, bool]:
+    def find(self, query: Listed) -> tuple[int, bool]:
         """Return the place of a query's row, and whether the query has to be classified."""
         name, *described = query
         key: Key = name
@@ -198,7 +198,7 @@ class Finished(NamedTuple):
 
 
 def find_finished(
-    path: Path, settings: Identity, header: bytes, queries: Iterable[Query], gallery_mtime_ns: int
+    path: Path, settings: Identity, header: bytes, queries: Iterable[Listed], gallery_mtime_ns: int
 ) -> Finished | None:
     """Return whether an output belongs to a run with these settings; None if there is none or a partial one.
 
@@ -215,7 +215,7 @@ def find_finished(
         rows = state.rows
         rows.are_failed = bytearray(len(rows))  # a failed query has a row, too
 
-        def is_new(query: Query) -> bool:
+        def is_new(query: Listed) -> bool:
             return rows.find(query)[1]
 
     else:
@@ -227,7 +227,7 @@ def find_finished(
         if gallery_mtime_ns > made:
             return Finished(False, f"{path}: is older than the gallery; {again}")
 
-        def is_new(query: Query) -> bool:
+        def is_new(query: Listed) -> bool:
             names[query.name] -= 1
             return names[query.name] < 0 or query.mtime_ns > made
 

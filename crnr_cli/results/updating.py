@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
 from crnr_cli.results.journal import Done, Identity, Journal, describe_differences
-from crnr_cli.results.record import Query, Rows, State, split_rows
+from crnr_cli.results.record import Listed, Rows, State, split_rows
 from crnr_cli.system import descriptors
 from crnr_cli.system.files import (
     Claim,
@@ -49,14 +49,13 @@ class Update:
         "--max-failure-rate"
     )
 
-    def __init__(self, claim: Claim, settings: Identity) -> None:
-        self._claim, self._settings = claim, settings
-        self._base = _Base.of(claim, settings)
-        self.rows = self._base.rows
-        self.notes = list(self._base.notes)
-        self.done = Done()
-        self._new_rows = claim.open_rows()
-        self._journal = Journal(self._new_rows, claim.open_journal())
+    def __init__(
+        self, claim: Claim, settings: Identity, base: _Base, files: tuple[BinaryIO, BinaryIO]
+    ) -> None:
+        """Continue a run that was stopped. The files are the file of new rows and its journal."""
+        self._claim, self._settings, self._base = claim, settings, base
+        self.rows, self.notes, self.done = base.rows, list(base.notes), Done()
+        self._new_rows, self._journal = files[0], Journal(*files)
         self._resume()
         self._wanted = array("q")  # the places of the rows to come, in the order of the queries
         self._n_replaced = self._n_stored = 0
@@ -82,7 +81,7 @@ class Update:
             rows = format_count(found, "row")
             self.notes.append(Note("resumed", f"{rows} of the earlier run, which was stopped, are used"))
 
-    def choose(self, queries: Iterable[Query]) -> list[bool]:
+    def choose(self, queries: Iterable[Listed]) -> list[bool]:
         """Return for every listed query whether it has to be classified."""
         chosen = []
         for query in queries:
@@ -304,10 +303,12 @@ def updating(path: Path, settings: Identity, *, prune: bool) -> Iterator[Update]
     """
     kept = "finished batches are kept: run the command again"
     with claimed(path) as claim, disk_errors(path, kept):
-        update = Update(claim, settings)
-        try:
-            yield update
-        except BaseException:
-            update.clean_up()
-            raise
-        update.finish(prune)
+        base = _Base.of(claim, settings)
+        with claim.open_rows() as rows, claim.open_journal() as journal:
+            update = Update(claim, settings, base, (rows, journal))
+            try:
+                yield update
+            except BaseException:
+                update.clean_up()
+                raise
+            update.finish(prune)
