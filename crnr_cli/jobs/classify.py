@@ -131,13 +131,14 @@ def _update(output: Path, run: Run, workers: Workers, progress: Progress, gone: 
     with updating(output, run.settings(), prune=gone == "prune") as update:
         update.begin(run.row_formatter.lines.header())
         chosen = update.choose(_list_queries(run))
-        if isinstance(source, Features):  # a file is read as a whole
-            for start, stop in source.spans(max(1, len(source))):
-                chosen[start:stop] = [any(chosen[start:stop])] * (stop - start)
-        update.expect(chosen)
         if any(chosen):
             choices = iter(chosen)
-            source = source.filter(lambda *_: next(choices))
+            if isinstance(source, Features):
+                source = source.pick(chosen)
+                # Workers of a cluster read whole files. After a stopped run, a part of one may remain.
+                workers = Here(DecoderPool(options.jobs)) if source.is_picked else workers
+            else:
+                source = source.filter(lambda *_: next(choices))
             if options.cache:
                 source, notes = read_queries_through_cache(
                     source, run.gallery.recipe, options, options.cache, progress, workers

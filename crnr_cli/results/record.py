@@ -19,6 +19,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from crnr_cli.errors import OutputError
 from crnr_cli.results.journal import Identity, describe_differences
 from crnr_cli.system.files import partial_of, sha256_of, state_of
 from crnr_cli.wording import format_count, has_or_have
@@ -136,7 +137,12 @@ class State:
         try:
             with place.open("rb") as file:
                 return cls._parse(file)
-        except (OSError, ValueError, RecursionError, OverflowError):
+        except FileNotFoundError:
+            return None
+        except OSError as e:
+            remedy = "make it readable, or remove it to classify all queries again"
+            raise OutputError(f"{place}: cannot read it ({e.strerror}); {remedy}") from e
+        except (ValueError, RecursionError, OverflowError):
             return None
 
     @classmethod

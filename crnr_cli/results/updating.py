@@ -82,19 +82,15 @@ class Update:
             self.notes.append(Note("resumed", f"{rows} of the earlier run, which was stopped, are used"))
 
     def choose(self, queries: Iterable[Listed]) -> list[bool]:
-        """Return for every listed query whether it has to be classified."""
+        """Return for every listed query whether it has to be classified, and expect its row if so."""
         chosen = []
         for query in queries:
             place, is_wanted = self.rows.find(query)
-            self._wanted.append(place)
+            if is_wanted:
+                self._wanted.append(place)
+                self._n_replaced += bool(self.rows.lengths[place])
             chosen.append(is_wanted)
         return chosen
-
-    def expect(self, chosen: Sequence[bool]) -> None:
-        """Expect the rows of the chosen queries, in the order of the listing."""
-        places = (place for place, is_chosen in zip(self._wanted, chosen, strict=True) if is_chosen)
-        self._wanted = array("q", places)
-        self._n_replaced = sum(bool(self.rows.lengths[place]) for place in self._wanted)
 
     def begin(self, header: bytes) -> None:
         self._header = header

@@ -266,7 +266,8 @@ class Claim:
             if then is None:
                 self.remove_kept()
             _retry_while_open(lambda: self.part.replace(self.target), self.path)
-            if then is not None:
+        if then is not None:
+            with disk_errors(self.path, "the new file is in place; run the command again"):
                 then()
                 self.remove_kept()
         with contextlib.suppress(OSError):  # the next writer will take it over

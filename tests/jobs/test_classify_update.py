@@ -527,3 +527,19 @@ def test_update_with_strict_keeps_finished_batches(inbox: Runner) -> None:
         "--max-failure-rate\n"
     )
     assert "note: 6 rows of the earlier run" in inbox(*UPDATE).err
+
+
+def test_update_after_a_kill_in_the_middle_of_a_feature_file_reads_the_rest(crnr: Runner) -> None:
+    make_features(crnr.here / "gallery.npz")
+    crnr("build", "gallery.npz", "-q")
+    command = "classify gallery.npz -o out.csv --update --batch-size 2"
+    crnr(*command.replace("out", "clean").split())
+    process = start_pausing(crnr, 60, command)
+    process.kill()
+    ended(process)
+    outcome = crnr(*command.split())
+    assert outcome.err.splitlines()[1:] == [
+        "note: out.csv: 11 rows added, 4 rows unchanged",
+        "labelled 11 of 11 queries: out.csv",
+    ]
+    assert lines_of() == lines_of("clean.csv")
