@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,11 +28,9 @@ from crnr_cli.system.files import is_stdout
 from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.classify import ClassifyReport
+    from crnr_cli.jobs.classify import ClassifyReport, Gone
 
 _output_option = partial(typer.Option, rich_help_panel="Output")
-
-_RESUMING = "; the same command with --resume continues from there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +51,34 @@ class Format:
         return "jsonl" if self.json else self.format or format_by_name(output)
 
 
+@dataclass(frozen=True, kw_only=True)
+class EarlierRun:
+    """How the output of an earlier run is used."""
+
+    update: Annotated[
+        bool, typer.Option("--update", help="Classify new and changed files; keep other rows.")
+    ] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False
+    prune: Annotated[
+        bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
+    ] = False
+
+    @property
+    def remedy(self) -> str:
+        """How to continue a run that is stopped."""
+        return f"; the same command{'' if self.update else ' with --resume'} continues from there"
+
+    def to_fields(self) -> dict[str, Any]:
+        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
+        return {"resume": self.resume, "update": fate}
+
+    def __post_init__(self) -> None:
+        if self.resume and self.update:
+            raise UsageError("--update also continues a stopped run; leave out --resume")
+        if self.prune and not self.update:
+            raise UsageError("--prune only applies to --update; add --update, or leave out --prune")
+
+
 @make_command(side_by_side=True)
 def classify(
     context: typer.Context,
@@ -68,13 +94,12 @@ def classify(
         typer.Option(
             parser=Whole(0),
             metavar="K",
-            help="Write only the K best classes; 0 writes the residuals of all.",
+            help="Write the K best classes (0: all).",
             show_default="auto",
         ),
     ] = None,
     cache: options.Cache = None,
     dask: options.Dask = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -85,6 +110,7 @@ def classify(
         ),
     ] = None,
     *,
+    earlier: EarlierRun,
     confidence: ConfidenceOptions,
     input: SourceOptions,
     model: ModelOptions,
@@ -119,7 +145,7 @@ def classify(
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, "" if to_stdout or format == "parquet" else _RESUMING) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else earlier.remedy) as progress,
     ):
         report = run(
             sources,
@@ -127,7 +153,7 @@ def classify(
             sys.stdout.buffer if to_stdout else Path(path),
             query_options,
             progress,
-            resume=resume,
+            **earlier.to_fields(),
             workers=who,
         )
     if not output.quiet:
@@ -151,9 +177,9 @@ def _show(report: ClassifyReport, path: str | None) -> None:
     failed = {
         status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
     }
-    if report.rejection:
+    if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
-    if report.n_queries > 1 or not failed:
+    if report.n_queries > 1 or (report.n_queries and not failed):
         say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"failed: {name}: {why}", style="yellow")

@@ -73,7 +73,7 @@ PANELS = {
             ),
         ),
         "classify": Screen(
-            "gallery output format top reject min-probability sets resume cache",
+            "gallery output format top reject min-probability sets update resume cache",
             (
                 "crnr classify new_images/",
                 "crnr classify new_images/ -o out.csv --reject 0.05",

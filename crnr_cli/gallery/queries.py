@@ -110,6 +110,15 @@ class Run:
 
     def identity(self) -> Identity:
         """Return everything that the bytes of the output depend on, by names for messages."""
+        return {
+            **self.settings(),
+            "number of inputs": len(self.source),
+            "list of inputs": fingerprint(self.source),
+            "batch": self.batch_size,
+        }
+
+    def settings(self) -> Identity:
+        """Return everything that the row of a query depends on, besides the query."""
         options = self.options
         return {
             "crnr": __version__,
@@ -124,9 +133,6 @@ class Run:
             "--top": self.top,
             "--provider": options.provider if self.gallery.recipe.has_network else None,
             "--format": options.format,
-            "number of inputs": len(self.source),
-            "list of inputs": fingerprint(self.source),
-            "batch": self.batch_size,
         }
 
     def notes(self) -> list[Note]:
@@ -281,9 +287,12 @@ def open_queries(
     options: QueryOptions,
     lister: Lister | None = None,
     path: Path | str = "the gallery",
+    *,
+    allow_empty: bool = False,
 ) -> Source:
     """List the queries, and refuse those that the gallery at `path` cannot classify, before any work."""
-    return check_queries(open_source(names, options, allow_missing=True, lister=lister), gallery, path)
+    source = open_source(names, options, allow_missing=True, allow_empty=allow_empty, lister=lister)
+    return check_queries(source, gallery, path)
 
 
 def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "the gallery") -> Source:
@@ -293,7 +302,8 @@ def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "th
             f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with `crnr add`"
         )
     source = source.with_classes(gallery.classes)
-    refuse_mismatch(source, gallery.recipe, path)
+    if len(source):
+        refuse_mismatch(source, gallery.recipe, path)
     return source
 
 
@@ -356,19 +366,26 @@ class RowBatch:
     data: bytes
     statuses: Counter[str]  # number of queries by status
     missing: int  # failed queries, except unrelated files
+    missing_rows: list[int]  # their places in the batch
     first_missing: tuple[str, str] | None  # the path and the status of the first failed query
     failures: list[tuple[str, str]]  # the first failed queries, and the reasons
 
     @classmethod
     def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:
-        missing = [row for row in rows if row.label is None and not is_unrelated(row.path, row.status)]
+        missing = [
+            place
+            for place, row in enumerate(rows)
+            if row.label is None and not is_unrelated(row.path, row.status)
+        ]
+        first = rows[missing[0]] if missing else None
         names = answers.batch.names
         failed = [(names[query], f"{error.status}, {error}") for query, error in answers.batch.failures()]
         return cls(
             data,
             Counter(row.status for row in rows),
             len(missing),
-            (missing[0].path, missing[0].status) if missing else None,
+            missing,
+            (first.path, first.status) if first else None,
             failed[:MAX_FAILURES],
         )
 

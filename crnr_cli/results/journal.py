@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,15 +100,28 @@ class Done:
 class Partial:
     """The partial file, open for further batches."""
 
+    remedy = (
+        "; finished batches are kept: continue with --resume, without --strict or with a higher "
+        "--max-failure-rate"
+    )
+
     def __init__(self, journal: Journal, done: Done) -> None:
         self._journal, self.done = journal, done
         self._batch = bytearray()
 
+    def begin(self, header: bytes) -> None:
+        """Write the header, unless an earlier run did."""
+        if not self.done.batches:
+            self._batch += header
+
     def write(self, data: bytes) -> None:
         self._batch += data
 
-    def end_batch(self, statuses: Counter[str], skipped: int) -> None:
-        """Store everything written since the last call as one finished batch."""
+    def end_batch(self, statuses: Counter[str], skipped: int, failed: Sequence[int] = ()) -> None:
+        """Store everything written since the last call as one finished batch.
+
+        `failed` are the places of the skipped queries in the batch.
+        """
         self._journal.add(self._batch, {"statuses": statuses, "skipped": skipped})
         done = self.done
         done.batches += 1

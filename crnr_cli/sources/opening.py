@@ -81,13 +81,18 @@ def _where_looked_for(example: str) -> str:
 
 
 def open_source(
-    names: Sequence[str], options: InputOptions, *, allow_missing: bool = False, lister: Lister | None = None
+    names: Sequence[str],
+    options: InputOptions,
+    *,
+    allow_missing: bool = False,
+    allow_empty: bool = False,
+    lister: Lister | None = None,
 ) -> Source:
     """List all samples in these files and folders; `-` is a list of files on stdin.
 
     With `allow_missing`, missing images are listed too, as with a list on stdin, unless nothing else was
-    named. The `lister` lists the subfolders of named folders; None: this process. Without names, list the
-    files of the label table.
+    named. A listing without any file is refused, unless `allow_empty`. The `lister` lists the subfolders of
+    named folders; None: this process. Without names, list the files of the label table.
     """
     if "" in names:  # as a path, it would be the current folder
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
@@ -124,11 +129,11 @@ def open_source(
         source = (
             open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
         )
-        if options.labels is not None:
+        if options.labels is not None and len(source):
             source = apply_label_table(source, options.labels)
     listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_images=source.kind == "pictures")
-    if not len(source):
+    if not len(source) and not allow_empty:
         if list(names) == ["-"]:
             raise DataError("-: the list of files on stdin is empty")
         if len(names) > 1:

@@ -207,6 +207,20 @@ class Features(Source):
                 wanted.append(file if file.origins is None or len(rows) == len(file) else file.take(rows))
         return Features(wanted, self.classes)
 
+    def pick(self, is_wanted: Sequence[bool]) -> Features:
+        """Return only the wanted samples, by their places in the listing."""
+        wanted: list[FeatureFile] = []
+        for file, before in zip(self.files, self._edges, strict=False):
+            rows = [row for row in range(len(file)) if is_wanted[before + row]]
+            if rows:
+                wanted.append(file if len(rows) == len(file) else file.take(rows))
+        return Features(wanted, self.classes)
+
+    @property
+    def is_picked(self) -> bool:
+        """Whether only some rows of a file are listed."""
+        return any(isinstance(file.values, PickedRows) for file in self.files)
+
     def read_contents(self) -> Iterator[tuple[str, str, str]]:
         for file in self.files:
             labels = [next(iter(found), "") for found in file.candidates(0, len(file), self.classes)]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ImageFile, ListingBlock
 from crnr_cli.sources.images import Images, NamedFolder
-from crnr_cli.system.files import PARTIAL_ENDINGS
+from crnr_cli.system.files import OWN_ENDINGS
 from crnr_cli.system.names import ListedForms, with_slashes
 
 # Files of operating systems and tools, which are never samples or classes.
@@ -272,7 +272,7 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
     prefix = "" if folder == "." else with_slashes(os.path.join(folder, ""))  # noqa: PTH118
     while names:
         name = names.pop()  # frees each name before the next path is made, to save memory
-        if is_system_file(name) or name.endswith(PARTIAL_ENDINGS):
+        if is_system_file(name) or name.endswith(OWN_ENDINGS):
             found.ignored += 1
         else:
             yield prefix + name, name, name in folder_names

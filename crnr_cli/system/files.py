@@ -33,7 +33,10 @@ _EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not
 
 # A file that is being written has one of these names; no other program uses them.
 _PARTIAL, _JOURNAL, _ROWS, _LOCK = ".crnr-part", ".crnr-journal", ".crnr-rows", ".crnr-lock"
-PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK)
+# The record of a finished file, see results/updating.py, and a new record until that file is in place.
+_STATE, _NEXT = ".crnr-state", ".crnr-next"
+PARTIAL_ENDINGS = (_PARTIAL, _JOURNAL, _ROWS, _LOCK, _NEXT)
+OWN_ENDINGS = (*PARTIAL_ENDINGS, _STATE)
 
 # The outputs that a command declared; it writes nothing else, because it could overwrite an input. None
 # outside a command: a library user may write anywhere.
@@ -53,6 +56,16 @@ def journal_of(target: Path) -> Path:
 def rows_of(target: Path) -> Path:
     """Return the file with the values extracted so far, for an output that is only written at the end."""
     return _beside(target, _ROWS)
+
+
+def state_of(target: Path) -> Path:
+    """Return the record of a finished output."""
+    return _beside(target, _STATE)
+
+
+def next_state_of(target: Path) -> Path:
+    """Return the record of an output that is about to be put in place."""
+    return _beside(target, _NEXT)
 
 
 def lock_of(target: Path) -> Path:
@@ -205,6 +218,10 @@ class Claim:
         """Return the file with the values extracted so far, empty if there was none."""
         return self._open_beside(rows_of(self.target))
 
+    def open_next_state(self) -> BinaryIO:
+        """Return the record of the output that is about to be put in place, empty if there was none."""
+        return self._open_beside(next_state_of(self.target))
+
     def _open_beside(self, place: Path) -> BinaryIO:
         handle = _open_own_file(place, self.path)
         _protect(handle, self.target, being_written=True)
@@ -231,10 +248,11 @@ class Claim:
         for place in (journal_of(self.target), rows_of(self.target)):
             place.unlink(missing_ok=True)
 
-    def put_in_place(self) -> None:
+    def put_in_place(self, then: Callable[[], object] | None = None) -> None:
         """Rename the finished partial file; a power failure leaves either the old or the new file.
 
-        The next writer may begin as soon as the file is in place.
+        The next writer may begin as soon as the file is in place, and `then` has been called. Until then,
+        the files for another run are kept if they are of use to it.
         """
         handle = self.file.fileno()
         with disk_errors(self.path, "the old file, if any, is intact"):
@@ -245,8 +263,13 @@ class Claim:
             _protect(handle, self.target, being_written=False)
             self.file.close()
             _refuse_open(self.target, self.path)  # before the files kept for another run are removed
-            self.remove_kept()
+            if then is None:
+                self.remove_kept()
             _retry_while_open(lambda: self.part.replace(self.target), self.path)
+        if then is not None:
+            with disk_errors(self.path, "the new file is in place; run the command again"):
+                then()
+                self.remove_kept()
         with contextlib.suppress(OSError):  # the next writer will take it over
             self.lock.release()
         with disk_errors(self.path, "the new file is in place, but a power loss might undo that"):

@@ -195,7 +195,9 @@ def test_the_same_file_twice(case: Case, queries: Path) -> None:
 
 @pytest.mark.fault(39, "No queries; no classes; an empty class folder")
 def test_nothing_to_do(case: Case) -> None:
-    """Without files or usable samples, there is nothing to do. An empty class is left out, with a note."""
+    """Without files or usable samples, there is nothing to do. An empty class is left out, with a note. An
+    empty list on stdin is no error.
+    """
     Path("empty").mkdir()
     nothing = "error: empty: contains no images or feature files"
     case.run("build empty", exit=1, err=[nothing])
@@ -220,7 +222,17 @@ def test_nothing_to_do(case: Case) -> None:
         ],
     )
     case.run("classify empty -o out.csv", exit=1, err=[nothing])
-    case.run("classify -", exit=1, err=["error: -: the list of files on stdin is empty"])
+    empty = "note: -: the list of files on stdin is empty"
+    case.run("classify - -o none.csv", exit=0, err=[empty])
+    case.run(
+        "classify empty -o none.csv --update",
+        exit=0,
+        err=[
+            "note: empty: no images or feature files found",
+            "note: none.csv: its record none.csv.crnr-state is missing; all queries are classified again",
+            "note: none.csv: there is nothing to classify",
+        ],
+    )
     case.run("classify gone", exit=1, err=["error: gone: no such file or folder"])
     case.run(
         "classify flat gone -o out.csv",

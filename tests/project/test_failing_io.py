@@ -94,6 +94,7 @@ class Scenario:
     again: list[str] = field(default_factory=list)  # what a user runs afterwards, if not the same
     before: list[str] = field(default_factory=list)  # a run that was killed before this one
     keeps: frozenset[str] = frozenset()  # what an error leaves behind for --resume
+    may_leave: frozenset[str] = frozenset()  # what an error may leave behind, too
     once: bool = False  # it cannot be done a second time
 
 
@@ -198,19 +199,56 @@ def check_every_call(
         if fail_with == KILLED:
             assert ended.exit == -9, where
         elif ended.exit == 0:  # only a look at the old gallery failed, which is no reason to stop
-            assert "which is not a readable gallery" in ended.err, where
+            # An update looks for a record of a killed run.
+            assert "which is not a readable gallery" in ended.err or "--update" in scenario.command, where
             assert left == new, where
         else:
             assert ended.exit == 1, where
             *notes, error = ended.err.splitlines()
             assert error.startswith("error: "), where
             assert all(note.startswith("note: ") for note in notes), where
-            assert left.keys() - old.keys() <= scenario.keeps, where
+            assert left.keys() - old.keys() <= scenario.keeps | scenario.may_leave, where
         again = server.run(folder, scenario.again or scenario.command)
         done_before = scenario.once and left == new
         assert again.exit == (1 if done_before else 0), f"{where}, then {again}"
         assert contents(folder) == new, where
     assert server.run(fresh(start, tmp_path / "run"), scenario.command, whole.calls + 1, fail_with).exit == 0
+
+
+UPDATE = ["classify", "queries.npz", "-o", "out.csv", "--update"]
+STATE = "out.csv.crnr-state"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("is_continued", [False, True], ids=["at once", "after a kill"])
+def test_every_call_of_an_update_may_fail(
+    start: Path, server: Server, fail_with: int, is_continued: bool, full: bool, tmp_path: Path
+) -> None:
+    """The predictions file and its record always belong together after the next update."""
+    check_every_call_of_an_update(start, server, fail_with, is_continued, full, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+def test_every_call_of_an_update_may_fail_on_other_systems(
+    start: Path, elsewhere: Server, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    check_every_call_of_an_update(start, elsewhere, fail_with, False, full, tmp_path)
+
+
+def check_every_call_of_an_update(
+    start: Path, server: Server, fail_with: int, is_continued: bool, full: bool, tmp_path: Path
+) -> None:
+    (start / "out.csv").unlink()
+    assert server.run(start, UPDATE).exit == 0
+    make_features(start / "queries.npz", per_class=4, seed=3)  # rows are replaced, and others appended
+    command = ["classify", "more.npz", *UPDATE[1:], "--batch-size", "4"]
+    keeps = frozenset(f"out.csv.crnr-{ending}" for ending in ("journal", "rows", "part"))
+    coming = frozenset({"out.csv.crnr-next"})
+    before = command if is_continued else []
+    scenario = Scenario(command, ["out.csv", STATE], before=before, keeps=keeps, may_leave=coming)
+    check_every_call(start, server, scenario, fail_with, full, tmp_path)
 
 
 SORT = {

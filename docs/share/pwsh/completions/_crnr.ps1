@@ -66,7 +66,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
