@@ -187,11 +187,11 @@ PANELS = {
             ),
         ),
         "extract": Screen(
-            "output extractor size update labels",
+            "output like extractor size update labels",
             (
                 "crnr extract photos/ -o features.h5",
                 "crnr extract photos/ -o features.h5 --extractor efficientnet-lite0",
-                "crnr extract photos/ -o features.h5 --update",
+                "crnr extract photos/ -o features.h5 --like gallery.h5",
             ),
         ),
         "model list": Screen(

@@ -165,6 +165,7 @@ complete -c crnr -n "__crnr_is 'split'" -l per-class -x -d 'Put N images of ever
 complete -c crnr -n "__crnr_is 'split'" -l how -xa 'copy hardlink link' -d 'Place files in this way: copy, hardlink, link'
 complete -c crnr -n "__crnr_is 'split'" -l group-similar -d 'Keep near duplicates and mirror images on one side; reads all images'
 complete -c crnr -n "__crnr_is 'extract'" -s o -l output -rF -d 'Feature file to write (.h5)'
+complete -c crnr -n "__crnr_is 'extract'" -l like -x -d 'Use the extractor of this gallery and its settings, so that classify reads the file'
 complete -c crnr -n "__crnr_is 'extract'" -l update -d 'Add to the file: read only new and changed files; keep settings'
 complete -c crnr -n "__crnr_is 'model'" -a list -d 'List known networks and how to install them'
 complete -c crnr -n "__crnr_is 'model'" -a get -d 'Install a network and print its path'

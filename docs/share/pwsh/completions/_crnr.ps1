@@ -414,12 +414,12 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'extract' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--like', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
                 '--labels' = 'file'
-                '--extractor' = 'asked'
+                '--like' = 'nothing'
                 '--size' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
@@ -436,6 +436,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
                 '--dask' = 'nothing'
+                '--extractor' = 'asked'
                 '--block-norm' = @('soft', 'clipped', 'none')
                 '--extractor-preset' = @('efficientnet-lite', 'imagenet', 'imagenet-v2', 'dinov2', 'dinov3', 'clip', 'siglip', 'vit', 'mobileclip', 'raw')
                 '--filter' = @('nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos')
