@@ -151,9 +151,13 @@ def show_report(
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     planned = [(name, kind) for kind in _KINDS for name in changes.get(kind, [])] if dry_run else []
+    said = {
+        "notes": [note.text for note in report.notes],
+        "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
+    }
     if dry_run and output.json:
         rows = [{"sample": name, "change": kind} for name, kind in planned]
-        print_json({"gallery": str(path), "planned": rows, "unchanged": changes["unchanged"]})
+        print_json({"gallery": str(path), "planned": rows, "unchanged": changes["unchanged"], **said})
     elif dry_run:
         print_csv(["sample", "change"], planned)
     elif output.json:
@@ -162,8 +166,7 @@ def show_report(
             **describe(report.gallery),
             "seconds": report.seconds,
             "bytes": report.file_bytes,
-            "notes": [note.text for note in report.notes],
-            "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
+            **said,
         }
         print_json(record | ({"changes": changes} if changes else {}))
     if output.quiet:

@@ -49,7 +49,7 @@ complete -c crnr -n "__crnr_is 'build' 'classify'" -l cache -rF -d 'Cache extrac
 complete -c crnr -n "__crnr_is 'build' 'classify' 'evaluate' 'sort' 'audit' 'add' 'tune' 'compare' 'split' 'extract'" -l strict -d 'Stop at the first file that fails'
 complete -c crnr -n "__crnr_is 'build' 'classify' 'evaluate' 'sort' 'audit' 'add' 'tune' 'compare' 'split' 'extract'" -l allow-skipped -d 'Exit with 0 even if some files failed'
 complete -c crnr -n "__crnr_is 'build' 'classify' 'evaluate' 'explain' 'audit' 'add' 'tune' 'compare' 'split' 'extract'" -s j -l jobs -x -d 'Number of CPU cores to use'
-complete -c crnr -n "__crnr_is 'build' 'sort' 'remove' 'split'" -l dry-run -d 'Print planned changes as CSV; change nothing'
+complete -c crnr -n "__crnr_is 'build' 'sort' 'add' 'remove' 'split'" -l dry-run -d 'Print planned changes as CSV; change nothing'
 complete -c crnr -n "__crnr_is 'build' 'evaluate' 'review' 'sort' 'explain' 'audit' 'info' 'verify' 'add' 'remove' 'rename' 'tune' 'compare' 'split' 'extract' 'model list' 'model get' 'model check'" -l json -d 'Print the result as JSON'
 complete -c crnr -n "__crnr_is 'build' 'classify' 'evaluate' 'review' 'sort' 'explain' 'audit' 'verify' 'add' 'remove' 'rename' 'tune' 'compare' 'split' 'extract' 'model get'" -s q -l quiet -d 'Print no progress, notes or failed files'
 complete -c crnr -n "__crnr_is 'build'" -l restore -d 'With --update: bring removed examples back, and take all classes from the sources again'

@@ -256,7 +256,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'add' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
