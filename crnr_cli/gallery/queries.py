@@ -41,7 +41,7 @@ from crnr_cli.wording import Note, format_count
 _MANY_CLASSES = 1000  # with more, only the best are written by default
 _BEST = 5
 TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, or None
-MAX_FAILURES = 10  # kept for the report; the output has all failures
+MAX_FAILURES = 10  # kept for the report without `all_failures`; the output has all failures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +357,7 @@ class RowBatch:
     statuses: Counter[str]  # number of queries by status
     missing: int  # failed queries, except unrelated files
     first_missing: tuple[str, str] | None  # the path and the status of the first failed query
-    failures: list[tuple[str, str]]  # the first failed queries, and the reasons
+    failures: list[tuple[str, str]]  # the failed queries, and the reasons
 
     @classmethod
     def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:
@@ -369,7 +369,7 @@ class RowBatch:
             Counter(row.status for row in rows),
             len(missing),
             (missing[0].path, missing[0].status) if missing else None,
-            failed[:MAX_FAILURES],
+            failed,
         )
 
 
