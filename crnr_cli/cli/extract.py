@@ -94,6 +94,8 @@ def extract(
 def _show(
     path: Path, report: ExtractReport, output: PrintOptions, early: EarlyNotes, *, update: bool
 ) -> None:
+    from crnr_cli.system.memory import format_size
+
     recipe = report.recipe
     if output.json:
         record = {
@@ -119,5 +121,5 @@ def _show(
         say(f"{report.added} added, {report.changed} changed, {unchanged} unchanged")
     say(
         f"{path}: {format_count(report.n_samples, 'row')}, {format_count(report.n_classes, 'class')}, "
-        f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+        f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {format_size(report.file_bytes)}"
     )

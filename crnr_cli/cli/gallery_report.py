@@ -148,6 +148,7 @@ def show_report(
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
     from crnr_cli.methods.by_neighbors import worst_index_measurement
+    from crnr_cli.system.memory import format_size
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     planned = [(name, kind) for kind in _KINDS for name in changes.get(kind, [])] if dry_run else []
@@ -189,5 +190,5 @@ def show_report(
         f"{path}: {format_count(len(gallery.classes), 'class')}, "
         f"{format_count(len(gallery.names), 'example')}, "
         f"vectors of length {gallery.samples.vectors.shape[1]}, method {gallery.method.name}{found}; "
-        f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+        f"{report.seconds:.1f} s, {format_size(report.file_bytes)}"
     )

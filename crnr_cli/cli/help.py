@@ -219,7 +219,11 @@ PANELS = {
 _GROUPS = {
     "": Screen(
         "help help-all version install-completion",
-        ("crnr build gallery/", "crnr classify new_images/ -o out.csv", "crnr review out.csv"),
+        (
+            "crnr build gallery/",
+            "crnr build photos/ --extractor efficientnet-lite0",
+            "crnr classify new_images/ -o out.csv",
+        ),
     ),
     "model": Screen(
         "help help-all",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -289,8 +290,11 @@ def open_queries(
 def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "the gallery") -> Source:
     """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
+        name = shlex.quote(str(path)) if isinstance(path, Path) else "GALLERY"
+        command = f"crnr add {name} FOLDER --class NAME"
         raise GalleryError(
-            f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with `crnr add`"
+            f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with "
+            f"`{command}`"
         )
     source = source.with_classes(gallery.classes)
     refuse_mismatch(source, gallery.recipe, path)

@@ -197,7 +197,10 @@ def test_the_same_file_twice(case: Case, queries: Path) -> None:
 def test_nothing_to_do(case: Case) -> None:
     """Without files or usable samples, there is nothing to do. An empty class is left out, with a note."""
     Path("empty").mkdir()
-    nothing = "error: empty: contains no images or feature files"
+    nothing = (
+        "error: empty: contains no images or feature files; name a folder that contains images, or a feature "
+        "file"
+    )
     case.run("build empty", exit=1, err=[nothing])
     flat = make_queries("flat")
     case.run(

@@ -138,7 +138,7 @@ def test_a_command_that_changes_nothing_writes_nothing(crnr: Runner, command: tu
     lines = outcome.err.splitlines()
     assert lines[0] == "0 added, 0 changed, 0 removed, 12 unchanged"
     assert lines[1].startswith("gallery.h5: 3 classes, 12 examples, vectors of length 128, method crnr; ")
-    assert lines[1].endswith(f" s, {len(before) / 1e6:.1f} MB")
+    assert lines[1].endswith(f" s, {len(before) / 1e3:.1f} kB")
     after = Path("gallery.h5").stat()
     assert (after.st_ino, after.st_mtime_ns) == (status.st_ino, status.st_mtime_ns)
     assert Path("gallery.h5").read_bytes() == before
