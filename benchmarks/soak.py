@@ -310,7 +310,7 @@ class Soak:
         for path in (self.work / "tmp").iterdir():
             self.leftovers[f"tmp/{path.name}"] += 1
         per_row = record / max(1, len(self.rows))
-        n_sorted = sum(path.is_file() for path in (self.work / "sorted").rglob("*"))
+        n_sorted = sum(path.is_file() for path in (self.work / "sorted").glob("*/**/*"))
         self.table.append((self.night, len(self.rows), self.seconds, megabytes, per_row, n_sorted))
 
     def report(self) -> None:
@@ -321,6 +321,8 @@ class Soak:
         print(f"\nevents: {dict(sorted(self.events.items()))}")
         print(f"files next to the predictions file, and in how many nights: {dict(self.leftovers)}")
         digits = f"{self.drifted}, by {self.largest:.1g} at most"
+        undo = [path.stat().st_size for path in (self.work / "sorted").glob(".*")]
+        print(f"undo files of sort: {len(undo)}, of {sum(undo)} bytes")
         print(f"rows that differ from a plain classify in the last digits: {digits}")
         print(f"wrong: {len(self.wrong)}")
 
