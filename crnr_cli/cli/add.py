@@ -12,7 +12,7 @@ from crnr_cli.cli import completion
 from crnr_cli.cli.command import given_values, make_command, parameter_names
 from crnr_cli.cli.console import say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, ErrorHandlingOptions, PrintOptions, SourceOptions
+from crnr_cli.cli.options import ChangedGallery, DryRun, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.recipe_options import ModelOptions
 
 # How sources are listed and labelled, which corrections have decided already.
@@ -49,6 +49,7 @@ def add(
             help="Add the files that were reviewed with `crnr review`.",
         ),
     ] = None,
+    dry_run: DryRun = False,
     *,
     input: SourceOptions,
     model: ModelOptions,
@@ -87,8 +88,8 @@ def add(
     written = [outputs.DeclaredOutput(gallery, is_gallery=True)]
     with outputs.planned(written), shown_progress(output.quiet) as progress:
         reviewed = None if corrections is None else read_corrections(corrections)
-        report = run(gallery, sources, reading, progress, model.model_path, reviewed)
+        report = run(gallery, sources, reading, progress, model.model_path, reviewed, dry_run=dry_run)
     if not output.quiet:
         say_separators(corrections)
-    show_report(gallery, report, output)
+    show_report(gallery, report, output, dry_run=dry_run)
     error_handling.finish(report.skipped)

@@ -158,7 +158,7 @@ def classify(
         )
     if not output.quiet:
         say_separators(input.labels)
-        _show(report, None if to_stdout else path)
+        _show(report, None if to_stdout else path, verbose=error_handling.verbose)
     error_handling.finish(report.skipped)
 
 
@@ -170,7 +170,7 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
             raise DataError(f"{name}: no such file or folder; to write the labels there, use `{command}`")
 
 
-def _show(report: ClassifyReport, path: str | None) -> None:
+def _show(report: ClassifyReport, path: str | None, *, verbose: bool) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
     total = format_count(report.n_queries, "query")
@@ -185,4 +185,5 @@ def _show(report: ClassifyReport, path: str | None) -> None:
         say(f"failed: {name}: {why}", style="yellow")
     if sum(failed.values()) > len(report.failures):
         reasons = ", ".join(f"{count} {status}" for status, count in failed.items())
-        say(f"failed in all: {reasons} (see the column status)", style="yellow")
+        remedy = "" if verbose else "; --verbose prints all"
+        say(f"failed in all: {reasons} (see the column status{remedy})", style="yellow")

@@ -12,7 +12,9 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from crnr_cli.cli.boundary import boundary
+from crnr_cli.cli.console import shown_lines
 from crnr_cli.cli.parsing import check_choices, name_of
+from crnr_cli.errors import UsageError
 from crnr_cli.system import spares
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.files import is_stdout
@@ -78,6 +80,8 @@ def make_command(
             apart = given[side_by_side] if isinstance(side_by_side, str) else side_by_side
             use_cores(given.get("jobs"), side_by_side=apart)
             check_choices(context)
+            if given.get("quiet") and given.get("verbose"):
+                raise UsageError("--quiet and --verbose contradict each other; give one of them")
             outputs = [
                 DeclaredOutput(Path(given[name]), mark.is_gallery)
                 for name, mark in written.items()
@@ -87,7 +91,7 @@ def make_command(
             inputs = [
                 value for name, value in given.items() if name not in written and isinstance(value, Path)
             ]
-            with planned(outputs, inputs), spares.kept():
+            with planned(outputs, inputs), spares.kept(), shown_lines(verbose=given.get("verbose")):
                 parts = {
                     name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})
                     for name, kind in groups.items()

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from crnr_cli.progress import Progress
     from crnr_cli.wording import Note
 
-_MAX_SHOWN = 10  # lines of one kind
+_MAX_SHOWN = 10  # lines of one kind, unless --verbose is given
 _UNLIMITED = 10_000  # characters: wider than any table that people read
 # Control characters are escaped: untrusted file names may contain them, and a terminal would obey them.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -30,6 +31,20 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 
 _ESCAPES_IN_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
 # The console whose progress bars are on the screen, if any: only it can print above them.
 _with_bars: list[Console] = []
+
+
+# Whether all lines are printed; None in commands that have no option --verbose.
+_is_verbose: ContextVar[bool | None] = ContextVar("_is_verbose", default=None)
+
+
+@contextmanager
+def shown_lines(*, verbose: bool | None) -> Iterator[None]:
+    """Print all lines of one kind until the block ends, or only the first ones."""
+    before = _is_verbose.set(verbose)
+    try:
+        yield
+    finally:
+        _is_verbose.reset(before)
 
 
 def _messages_console() -> Console:
@@ -49,11 +64,13 @@ def say(text: str, *, style: str | None = None) -> None:
 
 
 def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> None:
-    """Print one line per name, but at most _MAX_SHOWN."""
-    for name in names[:_MAX_SHOWN]:
+    """Print one line per name, but at most _MAX_SHOWN without --verbose."""
+    verbose = _is_verbose.get()
+    for name in names if verbose else names[:_MAX_SHOWN]:
         say(f"{kind}: {name}", style=style)
-    if len(names) > _MAX_SHOWN:
-        say(f"... and {len(names) - _MAX_SHOWN} more", style=style)
+    if len(names) > _MAX_SHOWN and not verbose:
+        remedy = "" if verbose is None else "; --verbose prints all"
+        say(f"... and {len(names) - _MAX_SHOWN} more{remedy}", style=style)
 
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
@@ -62,7 +79,7 @@ def say_left_out(left_out: Iterable[LeftOut]) -> None:
 
 
 def say_notes(notes: Iterable[Note]) -> None:
-    """Print all notes, but at most _MAX_SHOWN of each kind."""
+    """Print all notes, but at most _MAX_SHOWN of each kind without --verbose."""
     by_kind: dict[str, list[str]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note.text)

@@ -37,6 +37,13 @@ def extract(
             help="Add to the file: read only new and changed files; keep settings.",
         ),
     ] = False,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GALLERY",
+            help="Use the extractor of this gallery and its settings, so that classify reads the file.",
+        ),
+    ] = None,
     dask: Dask = None,
     *,
     vectors: ExtractionOptions,
@@ -64,10 +71,11 @@ def extract(
         on_notes=early,
     )
     model = None
-    if update and has_content(path):  # the first time, there is nothing to update
-        model = vectors.moved_model(
-            context, parameter_names(ExtractionOptions, PreprocessingOptions), "the file"
-        )
+    of_extractor = parameter_names(ExtractionOptions, PreprocessingOptions)
+    if like is not None:
+        model = vectors.moved_model(context, of_extractor, str(like), "--like")
+    elif update and has_content(path):  # the first time, there is nothing to update
+        model = vectors.moved_model(context, of_extractor, "the file")
     replaced = Replaced(path, output.quiet, is_gallery=False)
     names = options.require_sources(context, sources, input.labels)
     refuse_features(dask, names)
@@ -77,7 +85,7 @@ def extract(
         finishing_batches(shown, "; the same command continues from there") as progress,
     ):
         looking = progress if update else replaced.look_before_work(progress)
-        report = run(names, path, ExtractOptions(reading, update, model), looking, who)
+        report = run(names, path, ExtractOptions(reading, update, model, like), looking, who)
     replaced.announce()
     _show(path, report, output, early, update=update)
     error_handling.finish(report.skipped)
@@ -86,6 +94,8 @@ def extract(
 def _show(
     path: Path, report: ExtractReport, output: PrintOptions, early: EarlyNotes, *, update: bool
 ) -> None:
+    from crnr_cli.system.memory import format_size
+
     recipe = report.recipe
     if output.json:
         record = {
@@ -111,5 +121,5 @@ def _show(
         say(f"{report.added} added, {report.changed} changed, {unchanged} unchanged")
     say(
         f"{path}: {format_count(report.n_samples, 'row')}, {format_count(report.n_classes, 'class')}, "
-        f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+        f"{'; '.join(recipe.describe())}; {report.seconds:.1f} s, {format_size(report.file_bytes)}"
     )

@@ -148,12 +148,17 @@ def show_report(
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.update import UpdateReport
     from crnr_cli.methods.by_neighbors import worst_index_measurement
+    from crnr_cli.system.memory import format_size
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
     planned = [(name, kind) for kind in _KINDS for name in changes.get(kind, [])] if dry_run else []
+    said = {
+        "notes": [note.text for note in report.notes],
+        "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
+    }
     if dry_run and output.json:
         rows = [{"sample": name, "change": kind} for name, kind in planned]
-        print_json({"gallery": str(path), "planned": rows, "unchanged": changes["unchanged"]})
+        print_json({"gallery": str(path), "planned": rows, "unchanged": changes["unchanged"], **said})
     elif dry_run:
         print_csv(["sample", "change"], planned)
     elif output.json:
@@ -162,8 +167,7 @@ def show_report(
             **describe(report.gallery),
             "seconds": report.seconds,
             "bytes": report.file_bytes,
-            "notes": [note.text for note in report.notes],
-            "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
+            **said,
         }
         print_json(record | ({"changes": changes} if changes else {}))
     if output.quiet:
@@ -186,5 +190,5 @@ def show_report(
         f"{path}: {format_count(len(gallery.classes), 'class')}, "
         f"{format_count(len(gallery.names), 'example')}, "
         f"vectors of length {gallery.samples.vectors.shape[1]}, method {gallery.method.name}{found}; "
-        f"{report.seconds:.1f} s, {report.file_bytes / 1e6:.1f} MB"
+        f"{report.seconds:.1f} s, {format_size(report.file_bytes)}"
     )

@@ -191,11 +191,11 @@ PANELS = {
             ),
         ),
         "extract": Screen(
-            "output extractor size update labels",
+            "output like extractor size update labels",
             (
                 "crnr extract photos/ -o features.h5",
                 "crnr extract photos/ -o features.h5 --extractor efficientnet-lite0",
-                "crnr extract photos/ -o features.h5 --update",
+                "crnr extract photos/ -o features.h5 --like gallery.h5",
             ),
         ),
         "model list": Screen(
@@ -223,7 +223,11 @@ PANELS = {
 _GROUPS = {
     "": Screen(
         "help help-all version install-completion",
-        ("crnr build gallery/", "crnr classify new_images/ -o out.csv", "crnr review out.csv"),
+        (
+            "crnr build gallery/",
+            "crnr build photos/ --extractor efficientnet-lite0",
+            "crnr classify new_images/ -o out.csv",
+        ),
     ),
     "model": Screen(
         "help help-all",

@@ -302,10 +302,19 @@ class ErrorHandlingOptions:
         bool,
         _error_option("--allow-skipped", help="Exit with 0 even if some files failed."),
     ] = False
+    verbose: Annotated[
+        bool,
+        _error_option("--verbose", help="Print all failed files and notes, not only the first 10 of a kind."),
+    ] = False
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of `InputOptions`."""
-        return {"max_failure_rate": 0.0 if self.strict else self.max_failure_rate}
+        return {"max_failure_rate": self.allowed_rate, "all_failures": self.verbose}
+
+    @property
+    def allowed_rate(self) -> float:
+        """The share of inputs that may fail."""
+        return 0.0 if self.strict else self.max_failure_rate
 
     def finish(self, skipped: int) -> None:
         """Exit with SKIPPED if inputs were skipped and that is not allowed."""

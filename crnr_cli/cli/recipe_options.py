@@ -239,8 +239,10 @@ class ExtractionOptions:
         ),
     ] = None
 
-    def moved_model(self, context: typer.Context, fixed: Iterable[str], what: str) -> Path | None:
-        """Return the network's path for --update, which keeps all other settings: the file may have moved."""
+    def moved_model(
+        self, context: typer.Context, fixed: Iterable[str], what: str, option: str = "--update"
+    ) -> Path | None:
+        """Return the network's path for an option that keeps all other settings: the file may have moved."""
         model = self.extractor if isinstance(self.extractor, Path) else None
         changed = [
             name
@@ -249,7 +251,7 @@ class ExtractionOptions:
         ]
         if changed:
             raise UsageError(
-                f"--update keeps the settings of {what}; leave out {', '.join(changed)} or --update"
+                f"{option} keeps the settings of {what}; leave out {', '.join(changed)} or {option}"
             )
         return model
 

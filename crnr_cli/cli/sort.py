@@ -103,7 +103,8 @@ def sort(
         context.fail(f"missing argument: {'FOLDER' if table else 'CSV FOLDER'}")
     if os.path.isdir(table):  # noqa: PTH112, which raises if access is denied
         context.fail(f"{table}: is a folder; the order is `crnr sort CSV FOLDER`")
-    options = SortOptions(**asdict(sorting), below=places, **error_handling.to_fields())
+    rate = error_handling.allowed_rate
+    options = SortOptions(**asdict(sorting), below=places, max_failure_rate=rate)
     with (
         shown_progress(output.quiet) as shown,
         finishing_batches(shown, "; the same command continues from there") as progress,

@@ -29,6 +29,7 @@ from crnr_cli.wording import Note, format_count, is_or_are
 
 WHITENED_MU = 1.0  # of crnr, for vectors that are whitened
 _WANTED_AGREEMENT = 0.99  # below the target of an index, which is measured on few samples
+_NAMED = 3  # classes that a note names
 _TOLERANCE = 1e-5  # between unit vectors of the same image, which other batches round differently
 
 
@@ -52,9 +53,12 @@ def suit_to_vectors(method: Method, recipe: Recipe, given: Collection[str]) -> M
 
 
 def make_gallery(
-    read: ReadSamples, method: Method, progress: Progress = silent
+    read: ReadSamples, method: Method, progress: Progress = silent, old: FittedGallery | None = None
 ) -> tuple[FittedGallery, list[Note]]:
-    """Sort the samples by class, in name order, and fit the method to them; return notes too."""
+    """Sort the samples by class, in name order, and fit the method to them; return notes too.
+
+    Notes on classes that the `old` gallery has in the same state are not repeated.
+    """
     classes, order, class_index = sort_by_class(read.table.labels, read.recipe.kind)
     in_order = read.take(order)  # vectors in a file are in order already, and stay there
     samples = Samples.of(in_order.values, class_index, read.recipe.part_edges)
@@ -62,6 +66,7 @@ def make_gallery(
     if len(classes) == 1:
         text = f"only one class, {classes[0]}: add another with `crnr add GALLERY FOLDER --class NAME`"
         notes.append(Note("one class", text))
+    notes += _note_single_examples(samples, classes, old)
     notes += notes_on_copies(read.table, group_copies(read.values, read.table.hashes))
     index = make_indexes(method, samples, progress)
     notes += index_notes(index)
@@ -86,7 +91,7 @@ def fit_again(
         if read.recipe.whitening:
             recipe, vectors = read.recipe.refit_whitening(read.values, read.class_index())
             read = replace(read, recipe=recipe, values=vectors)
-        gallery, notes = make_gallery(read, old.method, progress)
+        gallery, notes = make_gallery(read, old.method, progress, old)
         gallery = replace(gallery, label_type=old.label_type)
     if old.calibration is None or gallery.calibration is not None:
         return gallery, notes
@@ -94,6 +99,26 @@ def fit_again(
         return gallery.calibrate(1, progress), notes
     except DataError as e:  # a calibration of other samples would be wrong
         return gallery, [*notes, Note("calibration", f"the calibration is removed: {e}")]
+
+
+def _note_single_examples(samples: Samples, classes: Sequence[str], old: FittedGallery | None) -> list[Note]:
+    """Return a note on classes that have one example now, and had more or none in the old gallery."""
+    known = set(_single_examples(old.samples, old.classes)) if old else set()
+    found = [name for name in _single_examples(samples, classes) if name not in known]
+    if not found:
+        return []
+    names = ", ".join(found[:_NAMED])
+    further = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    have = "class {} has only one example" if len(found) == 1 else "classes {} have only one example each"
+    text = (
+        f"{have.format(names + further)}, which crnr cannot hold out: --calibrate, tune, compare and audit "
+        "do not test such a class; add more examples"
+    )
+    return [Note("single example", text)]
+
+
+def _single_examples(samples: Samples, classes: Sequence[str]) -> list[str]:
+    return [classes[k] for k in np.flatnonzero(np.diff(samples.edges) == 1).tolist()]
 
 
 def _keep_state(old: FittedGallery, read: ReadSamples) -> FittedGallery | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -41,7 +42,7 @@ from crnr_cli.wording import Note, format_count
 _MANY_CLASSES = 1000  # with more, only the best are written by default
 _BEST = 5
 TruthOf = Callable[[Batch], list[str | None]]  # the true class of each sample of a batch, or None
-MAX_FAILURES = 10  # kept for the report; the output has all failures
+MAX_FAILURES = 10  # kept for the report without `all_failures`; the output has all failures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,8 +299,11 @@ def open_queries(
 def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "the gallery") -> Source:
     """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
+        name = shlex.quote(str(path)) if isinstance(path, Path) else "GALLERY"
+        command = f"crnr add {name} FOLDER --class NAME"
         raise GalleryError(
-            f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with `crnr add`"
+            f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with "
+            f"`{command}`"
         )
     source = source.with_classes(gallery.classes)
     if len(source):
@@ -368,7 +372,7 @@ class RowBatch:
     missing: int  # failed queries, except unrelated files
     missing_rows: list[int]  # their places in the batch
     first_missing: tuple[str, str] | None  # the path and the status of the first failed query
-    failures: list[tuple[str, str]]  # the first failed queries, and the reasons
+    failures: list[tuple[str, str]]  # the failed queries, and the reasons
 
     @classmethod
     def of(cls, answers: Answers, rows: Sequence[Prediction], data: bytes = b"") -> RowBatch:
@@ -386,7 +390,7 @@ class RowBatch:
             len(missing),
             missing,
             (first.path, first.status) if first else None,
-            failed[:MAX_FAILURES],
+            failed,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -260,10 +261,13 @@ def refuse_mismatch(source: Source, recipe: Recipe, gallery: Path | str = "the g
         )
     known = recipe_of(source)
     if known and not is_same(known.extractor, recipe.extractor):
+        file = source.recipes[0][0]
+        like = str(gallery) if isinstance(gallery, Path) else "GALLERY"
+        again = f"crnr extract IMAGES {shlex.join(['--like', like, '-o', str(file)])}"
         raise DataError(
-            f"{source.recipes[0][0]}: its features come from another extractor than the features of "
+            f"{file}: its features come from another extractor than the features of "
             f"{gallery} ({describe_difference(known.extractor, recipe.extractor)}); extract them again "
-            "with the gallery's extractor"
+            f"with `{again}`"
         )
     if source.n_features not in (None, recipe.n_inputs):
         raise DataError(

@@ -218,7 +218,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
     write = _write_parquet if run.options.format == "parquet" else _write_rows
     for batch in write(file, run, workers, progress):
         file.end_batch(batch.statuses, batch.missing, batch.missing_rows)
-        if len(failures) < MAX_FAILURES:
+        if run.options.all_failures or len(failures) < MAX_FAILURES:
             failures += batch.failures
         if batch.missing:
             _refuse_too_many(file, total, run.options, batch.first_missing)
@@ -231,7 +231,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
         statuses=done.statuses,
         # Unrelated files among images do not count; but if there is nothing else, they were meant.
         skipped=done.skipped if answered else total,
-        failures=failures[:MAX_FAILURES],
+        failures=failures if run.options.all_failures else failures[:MAX_FAILURES],
         rejection=run.rejection_rule(),
         notes=run.notes(),
     )

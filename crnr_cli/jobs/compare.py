@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crnr_cli.arrays import Array, take_rows
+from crnr_cli.arrays import Array, Batch, take_rows
 from crnr_cli.errors import CrnrError, DataError, UsageError
 from crnr_cli.gallery.fit import KnownSamples, copies_note, notes_on_copies, sort_by_class, suit_to_vectors
-from crnr_cli.gallery.gallery import SampleTable
+from crnr_cli.gallery.gallery import FittedGallery, SampleTable
 from crnr_cli.gallery.queries import make_class_chooser
 from crnr_cli.gallery.reading import refuse_mismatch
 from crnr_cli.gallery.samples import (
@@ -22,6 +23,7 @@ from crnr_cli.gallery.samples import (
     read_raw,
     read_samples,
 )
+from crnr_cli.gallery.scenes import Leaks, find_candidates
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method, make_method
@@ -155,11 +157,11 @@ def compare(
         ]  # the sample number of each query, per draw
         truths = [classes[i] for i in class_index]
     else:
-        notes += _note_copies(gallery, test)
         tested = [np.arange(len(test.table))]
         truths = test.table.labels
         samples = Samples.of(gallery.values[order], class_index, gallery.recipe.part_edges)
         splits = _Given(Split(samples, test.values))
+        notes += _note_leaks(gallery.take(order), samples, test, names, options)
     tallies = {method.name: _Tally() for method in methods}
     total = len(tested) * len(methods)
     progress("comparing", 0, total)
@@ -240,10 +242,28 @@ def _read(
     return gallery, test
 
 
-def _note_copies(gallery: ReadSamples, test: ReadSamples) -> list[Note]:
-    known = KnownSamples.of(gallery.recipe.kind, gallery.table.hashes, gallery.values)
+def _note_leaks(
+    read: ReadSamples, samples: Samples, test: ReadSamples, names: Sequence[str], options: CompareOptions
+) -> list[Note]:
+    """Return notes on test samples that are copies of the gallery's samples, or similar images."""
+    # The search needs a gallery, but neither its classes nor a fitted method.
+    gallery = FittedGallery(samples, read.table, [], read.recipe, make_method("nn", {}), {})
+    known = KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
     copies = take_rows(test.table.names, np.flatnonzero(known.known_mask(test.table.hashes, test.values)))
-    return [Note("copies", copies_note(copies, len(test.table)))] if copies else []
+    n_queries = len(test.table)
+    notes = [Note("copies", copies_note(copies, n_queries))] if copies else []
+    if gallery.recipe.kind != "pictures":
+        return notes
+    queries = Batch(list(test.table.names), [None] * n_queries, test.values, n_queries)
+    leaks = Leaks()
+    leaks.add(find_candidates(queries, gallery, copies))
+    leaks.compare_images(gallery, DecoderPool(options.reading.jobs), options.reading.max_pixels)
+    if leaks.pairs:
+        of_test = (part for name in options.test or () for part in ("--queries", name))
+        remedy = shlex.join(["crnr", "audit", *names, *of_test])
+        same = ", with the same extractor options" if options.reading.extractor.was_given else ""
+        notes.append(Note("leaks", leaks.describe(n_queries, remedy) + same))
+    return notes
 
 
 def _refuse_one_class(gallery: ReadSamples) -> None:

@@ -185,7 +185,8 @@ def evaluate(
     report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes)
     leaks.compare_images(gallery, DecoderPool(options.jobs), options.max_pixels)
     if leaks.pairs:
-        remedy = shlex.join(["crnr", "audit", str(gallery_path), "--queries", *names])
+        queries = (part for name in names for part in ("--queries", name))
+        remedy = shlex.join(["crnr", "audit", str(gallery_path), *queries])
         notes.append(Note(LEAKS, leaks.describe(len(report.rows), remedy)))
     return replace(
         report,

@@ -9,13 +9,15 @@ from pathlib import Path
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
 from crnr_cli.gallery.extraction import Extraction, ExtractReport, claimed_features, extract_to
 from crnr_cli.gallery.features_file import has_content, open_extracted_file, require_ending
-from crnr_cli.gallery.file import GallerySummary
+from crnr_cli.gallery.file import GallerySummary, load_gallery
+from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import (
     ImageSurvey,
     describe_difference,
     is_same,
     new_recipe,
     recipe_of,
+    refuse_mismatch,
     restore_recipe,
 )
 from crnr_cli.gallery.samples import Reading
@@ -33,7 +35,8 @@ from crnr_cli.wording import Note, format_count, kind_in_words
 class ExtractOptions:
     reading: Reading = field(default_factory=Reading)
     update: bool = False  # keep the rows of an existing file, and add to them
-    model: Path | None = None  # the path of the file's network, if it has moved
+    model: Path | None = None  # the path of the network of the file or of `like`, if it has moved
+    like: Path | None = None  # a gallery, whose extractor is used
 
 
 def extract(
@@ -49,17 +52,25 @@ def extract(
     workers = workers or Here(DecoderPool(reading.jobs))
     source = open_examples(names, reading, workers.lister)
     notes = [Note("source", text) for text in source.notes()]
+    like = _recipe_of_gallery(options.like, source, options.model) if options.like else None
     with claimed_features(path) as claim:
         old = None
-        if not has_content(path):
-            recipe, of_recipe = _new_recipe(source, reading, progress, workers)
-        elif options.update:
-            old = open_extracted_file(path)
-            recipe, of_recipe = _recipe_of_file(old, source, options.model), []
-        else:
+        if not options.update and has_content(path):
             _refuse_gallery(path)
+        if options.update and has_content(path):
+            old = open_extracted_file(path)
+            recipe = _recipe_of_file(old, source, options.model)
+            if like and not is_same(recipe.extractor, like.extractor):
+                difference = describe_difference(recipe.extractor, like.extractor)
+                raise DataError(
+                    f"{path}: its features come from another extractor than the features of {options.like} "
+                    f"({difference}); write to another file"
+                )
+        elif like:
+            recipe = like
+        else:
             recipe, of_recipe = _new_recipe(source, reading, progress, workers)
-        notes += of_recipe
+            notes += of_recipe
         if reading.on_notes and notes:
             reading.on_notes(notes)
         report = extract_to(claim, Extraction(path, source, recipe, reading, workers, old), progress)
@@ -73,6 +84,15 @@ def _new_recipe(
     source: Source, reading: Reading, progress: Progress, workers: Workers
 ) -> tuple[Recipe, list[Note]]:
     return new_recipe(source, reading.extractor, (), ImageSurvey(source, reading, progress, workers))
+
+
+def _recipe_of_gallery(path: Path, source: Source, model: Path | None) -> Recipe:
+    """Return the gallery's recipe without its steps, which classify applies to the values."""
+    gallery = load_gallery(path)
+    if model:
+        gallery = with_model_at(model, gallery, path)
+    refuse_mismatch(source, gallery.recipe, path)
+    return gallery.recipe.without_steps()
 
 
 def _recipe_of_file(old: FeatureFile, source: Source, model: Path | None) -> Recipe:

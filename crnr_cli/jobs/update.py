@@ -73,6 +73,8 @@ def add(
     progress: Progress = silent,
     model: Path | None = None,
     corrections: Corrections | None = None,
+    *,
+    dry_run: bool = False,
 ) -> UpdateReport:
     """Add the samples of a source, or reviewed files; a sample with the name of an old one replaces it.
 
@@ -117,7 +119,7 @@ def add(
     if given.label is not None:
         why = "add --class"
 
-    return _rewrite(path, change, model, progress)
+    return _rewrite(path, change, model, progress, dry_run=dry_run)
 
 
 def remove(path: Path, unwanted: Unwanted, progress: Progress = silent, why: str = "remove") -> UpdateReport:

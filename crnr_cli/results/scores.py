@@ -95,8 +95,8 @@ def score(truths: Sequence[str], labels: Sequence[str | None]) -> Scores:
 
 
 def natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    """Return a key to sort names by as people do, with 2 before 10."""
-    parts = re.split("([0-9]+)", name)
+    """Return a key to sort names by as people do, with 2 before 10, and ant before Bee."""
+    parts = re.split("([0-9]+)", name.casefold())
     key: list[str | tuple[int, str]] = [*parts]
     for i in range(1, len(parts), 2):  # every second part is a number, which may have any number of digits
         digits = parts[i].lstrip("0")

@@ -32,6 +32,7 @@ class InputOptions:
     provider: str = "auto"  # the hardware that a network runs on
     labels: LabelOptions | None = None  # a table with the labels of images; None: their folders
     max_failure_rate: float = 1.0  # stop when a larger share of the inputs fails
+    all_failures: bool = False  # keep all failed queries for the report, not only the first ones
     batch_size: int | None = None  # None: chosen automatically
 
     @property

@@ -25,6 +25,7 @@ _SHOWN = 3  # paths
 _MOST_WORDS = 5  # of a name with spaces
 _SIMILAR = 0.75  # names; a short name is similar to many
 _GALLERY = "classify and explain take it with --gallery; build takes the folder of its images"
+_OTHER_SOURCE = "name a folder that contains images, or a feature file"
 _ROOT = "use --root to give the folder that its paths are relative to"
 
 
@@ -137,8 +138,8 @@ def open_source(
         if list(names) == ["-"]:
             raise DataError("-: the list of files on stdin is empty")
         if len(names) > 1:
-            raise DataError(f"{', '.join(names)}: contain no images or feature files")
-        raise DataError(f"{names[0]}: contains no images or feature files")
+            raise DataError(f"{', '.join(names)}: contain no images or feature files; {_OTHER_SOURCE}")
+        raise DataError(f"{names[0]}: contains no images or feature files; {_OTHER_SOURCE}")
     return source
 
 

@@ -448,7 +448,13 @@ def test_a_blank_image_in_the_gallery_is_left_out_and_named(crnr: Runner, images
             "foreign.h5: not a gallery; create one with `crnr build`",
             id="foreign",
         ),
-        pytest.param(["build", "empty"], 1, "empty: contains no images or feature files", id="empty folder"),
+        pytest.param(
+            ["build", "empty"],
+            1,
+            "empty: contains no images or feature files; name a folder that contains images, or a feature "
+            "file",
+            id="empty folder",
+        ),
         pytest.param(["build", "none"], 1, "none: no such file or folder", id="missing folder"),
         pytest.param(
             ["build", "nan.npz"],
@@ -599,7 +605,8 @@ def test_a_gallery_of_one_class_warns_and_does_not_classify(crnr: Runner, images
     result = crnr("classify", "queries", "-g", "one.h5")
     assert (result.exit, result.out) == (1, "")
     assert result.err == (
-        "error: one.h5: has only one class, cat; add examples of another class with `crnr add`\n"
+        "error: one.h5: has only one class, cat; add examples of another class with `crnr add one.h5 FOLDER "
+        "--class NAME`\n"
     )
 
 

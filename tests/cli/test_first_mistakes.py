@@ -93,8 +93,18 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "classes; give either class folders or folders of classes; if both are classes, give "
             "the folder above, as in `crnr build nested`",
         ),
-        ("build empty", 1, "empty: contains no images or feature files"),
-        ("classify empty", 1, "empty: contains no images or feature files"),
+        (
+            "build empty",
+            1,
+            "empty: contains no images or feature files; name a folder that contains images, or a feature "
+            "file",
+        ),
+        (
+            "classify empty",
+            1,
+            "empty: contains no images or feature files; name a folder that contains images, or a feature "
+            "file",
+        ),
         (
             "build text.txt",
             1,

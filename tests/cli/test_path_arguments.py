@@ -24,6 +24,7 @@ INPUTS = {
     ("build", "sources"): "build {} -o new.h5",
     ("build", "extractor"): "build gallery -o new.h5 --extractor {}",
     ("extract", "sources"): "extract {} -o new.h5",
+    ("extract", "like"): "extract gallery -o new.h5 --like {}",
     ("extract", "extractor"): "extract gallery -o new.h5 --extractor {}",
     ("classify", "sources"): "classify {} -o new.csv",
     ("classify", "gallery"): "classify queries -o new.csv -g {}",

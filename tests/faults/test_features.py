@@ -160,9 +160,9 @@ def test_labels(case: Case) -> None:
 def test_other_dataset_names(case: Case) -> None:
     """The only datasets that fit are taken, with a note. If several do, the error lists them."""
     with h5py.File("data.h5", "w") as file:
-        file["deep/vectors"] = np.eye(3)
-        file["y"] = [1, 2, 3]
-        file["other/vectors"] = np.eye(3)
+        file["deep/vectors"] = np.eye(6)
+        file["y"] = [1, 1, 2, 2, 3, 3]
+        file["other/vectors"] = np.eye(6)
     case.run(
         "build data.h5",
         exit=1,
@@ -175,18 +175,18 @@ def test_other_dataset_names(case: Case) -> None:
     case.run(
         "build data.h5 --features-key deep/vectors --labels-key y",
         exit=0,
-        err=["gallery.h5: 3 classes, 3 examples, vectors of length 3, method crnr"],
+        err=["gallery.h5: 3 classes, 6 examples, vectors of length 6, method crnr"],
     )
     with h5py.File("pair.h5", "w") as file:
-        file["deep/vectors"] = np.eye(3)
-        file["y"] = [1, 2, 3]
+        file["deep/vectors"] = np.eye(6)
+        file["y"] = [1, 1, 2, 2, 3, 3]
     case.run(
         "build pair.h5 -o other.h5",
         exit=0,
         err=[
-            "note: pair.h5: using the features 'deep/vectors' (3 x 3) and the labels 'y'; "
+            "note: pair.h5: using the features 'deep/vectors' (6 x 6) and the labels 'y'; "
             "choose others with --features-key and --labels-key",
-            "other.h5: 3 classes, 3 examples, vectors of length 3, method crnr",
+            "other.h5: 3 classes, 6 examples, vectors of length 6, method crnr",
         ],
     )
 

@@ -31,7 +31,10 @@ def test_one_class(case: Case) -> None:
     case.run(
         CLASSIFY,
         exit=1,
-        err=["error: gallery.h5: has only one class, ant; add examples of another class with `crnr add`"],
+        err=[
+            "error: gallery.h5: has only one class, ant; add examples of another class with `crnr add "
+            "gallery.h5 FOLDER --class NAME`"
+        ],
     )
     assert case.files() == {"gallery", "gallery.h5", "queries"}
 

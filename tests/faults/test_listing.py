@@ -199,7 +199,10 @@ def test_nothing_to_do(case: Case) -> None:
     empty list on stdin is no error.
     """
     Path("empty").mkdir()
-    nothing = "error: empty: contains no images or feature files"
+    nothing = (
+        "error: empty: contains no images or feature files; name a folder that contains images, or a feature "
+        "file"
+    )
     case.run("build empty", exit=1, err=[nothing])
     flat = make_queries("flat")
     case.run(

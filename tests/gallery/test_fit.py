@@ -16,6 +16,7 @@ from crnr_cli.gallery import fit
 from crnr_cli.gallery.fit import (
     KnownSamples,
     copies_note,
+    fit_again,
     make_gallery,
     notes_on_copies,
     sort_by_class,
@@ -73,12 +74,33 @@ def test_names_of_classes_that_are_refused(names: list[str], kind: str, message:
 
 
 def test_a_gallery_has_the_examples_in_the_order_of_the_classes() -> None:
-    given_order = read("bab")
+    given_order = read("baba")
     gallery, notes = make_gallery(given_order, make_method("crnr", {"lam": 0.5}))
-    assert (gallery.classes, list(gallery.names), notes) == (["a", "b"], ["n1", "n0", "n2"], [])
-    np.testing.assert_array_equal(gallery.samples.vectors, given_order.values[[1, 0, 2]])
-    assert gallery.samples.class_index.tolist() == [0, 1, 1]
+    assert (gallery.classes, list(gallery.names), notes) == (["a", "b"], ["n1", "n3", "n0", "n2"], [])
+    np.testing.assert_array_equal(gallery.samples.vectors, given_order.values[[1, 3, 0, 2]])
+    assert gallery.samples.class_index.tolist() == [0, 0, 1, 1]
     assert gallery.parameters["lam"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ("aabb", None),
+        ("aab", "class b has only one example"),
+        ("cab", "classes a, b, c have only one example each"),
+        ("dcbaff", "classes a, b, c and 1 more have only one example each"),
+    ],
+)
+def test_a_note_on_classes_with_one_example(labels: str, shown: str | None) -> None:
+    gallery, notes = make_gallery(read(labels), make_method("crnr", {}))
+    why = (
+        ", which crnr cannot hold out: --calibrate, tune, compare and audit do not test such a class; "
+        "add more examples"
+    )
+    assert [note.text for note in notes] == ([] if shown is None else [f"{shown}{why}"])
+    # It is not repeated for the same classes of a gallery that changes.
+    _, again = fit_again(gallery, read(labels + "xxy"))
+    assert [note.text for note in again] == [f"class y has only one example{why}"]
 
 
 def test_notes_on_one_class_and_on_copies() -> None:

@@ -93,6 +93,39 @@ def test_evaluate_reports_altered_copies_of_examples(photos: Runner, gallery: st
     assert ("queries/ant/planted.jpg", "gallery/ant/3.png") in [(one["query"], one["path"]) for one in listed]
 
 
+@pytest.mark.parametrize(
+    ("how", "kind"), [((), "near duplicate"), (NETWORK, "near duplicate"), (NETWORK, "cut")]
+)
+def test_compare_reports_altered_copies_among_the_test_images(
+    photos: Runner, how: tuple[str, ...], kind: str
+) -> None:
+    arguments = ("compare", "gallery", "--test", "queries", "--methods", "crnr,nn", *how)
+    clean = photos(*arguments)
+    assert (clean.exit, clean.err.count("the same scene")) == (0, 0)
+    plant(kind)
+    draw_photo(3).save("queries/ant/copy.bmp")
+    result = photos(*arguments)
+    assert result.exit == 0
+    one = ONE.replace("11", "12")
+    found = "such as queries/ant/planted.jpg and gallery/ant/3.png, so the scores are too high"
+    command, same = "crnr audit gallery --queries queries", ", with the same extractor options" if how else ""
+    assert f"note: {one} the same scene, {found}; `{command}` lists all{same}\n" in result.err
+    assert "note: 1 of 12 queries is in the gallery too, such as queries/ant/copy.bmp" in result.err
+    audited = photos(*shlex.split(command)[1:], *how, "--json", "-q")
+    listed = json.loads(audited.out)["queries_in_gallery"]
+    assert ("queries/ant/planted.jpg", "gallery/ant/3.png") in [
+        (each["query"], each["path"]) for each in listed
+    ]
+
+
+def test_evaluate_names_each_source_in_the_command_that_lists_similar_images(photos: Runner) -> None:
+    plant("near duplicate")
+    result = photos("evaluate", "queries/bee", "queries/ant")
+    command = "crnr audit gallery.h5 --queries queries/bee --queries queries/ant"
+    assert f"; `{command}` lists all\n" in result.err
+    assert photos(*shlex.split(command)[1:], "-q").exit == 0
+
+
 def test_copies_are_reported_as_copies_alone(photos: Runner) -> None:
     draw_photo(3).save("queries/ant/copy.bmp")
     plant("near duplicate")

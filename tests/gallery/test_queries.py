@@ -164,7 +164,8 @@ def test_a_gallery_of_one_class_classifies_nothing(crnr: Runner) -> None:
     with pytest.raises(GalleryError) as refused:
         check_queries(open_queries(["x.npz"], gallery, QueryOptions()), replace(gallery, classes=["ant"]))
     assert str(refused.value) == (
-        "the gallery: has only one class, ant; add examples of another class with `crnr add`"
+        "the gallery: has only one class, ant; add examples of another class with `crnr add GALLERY "
+        "FOLDER --class NAME`"
     )
 
 

@@ -134,7 +134,7 @@ def test_sources_that_do_not_match_a_gallery_are_refused(crnr: Runner) -> None:
     )
     assert mismatch(["x.h5"], Recipe.for_images(RawPixels((9, 8), False))) == (
         "x.h5: its features come from another extractor than the features of the gallery (pixels, 8x8, grey "
-        "instead of pixels, 9x8, grey); extract them again with the gallery's extractor"
+        "instead of pixels, 9x8, grey); extract them again with `crnr extract IMAGES --like GALLERY -o x.h5`"
     )
     assert mismatch(["x.npz"], Recipe.of(width + 1)) == (
         f"x.npz: {width} features per query, but the gallery was built from {width + 1}; use the same "

@@ -52,7 +52,7 @@ STATUSES = (
     "not_regular",
 )
 # Text that differs between machines, and is left out of the page.
-VARYING = re.compile(r"; \d+\.\d s, \d+\.\d MB| \(\d+ bytes not processed\)")
+VARYING = re.compile(r"; \d+\.\d s, \d+\.\d [kM]B| \(\d+ bytes not processed\)")
 
 CLASSIFY = "classify queries -o out.csv"
 GOOD = {"queries/good.png": "ok"}

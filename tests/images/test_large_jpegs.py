@@ -244,6 +244,14 @@ def test_vectors_of_an_old_gallery_are_the_former_pixels(here: Runner) -> None:
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_extract_like_an_old_gallery_keeps_the_former_way(here: Runner, extractor: str) -> None:
+    build_former(here, extractor, ("build", "photos"))
+    build_former(here, extractor, ("extract", "new", "-o", "former.h5"))
+    assert here("extract", "new", "--like", "gallery.h5", "-o", "like.h5", "-q") == Outcome(0, "", "")
+    assert Path("like.h5").read_bytes() == Path("former.h5").read_bytes()
+
+
+@pytest.mark.parametrize("extractor", EXTRACTORS)
 def test_feature_files_and_caches_of_both_ways_are_not_mixed(here: Runner, extractor: str) -> None:
     chosen = EXTRACTORS[extractor]
     build_former(here, extractor, ("extract", "photos", "-o", "old.h5"))

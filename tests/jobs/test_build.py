@@ -20,7 +20,31 @@ def test_many_left_out_are_cut(crnr: Runner) -> None:
     outcome = crnr("build", "g")
     assert outcome.exit == 3
     assert outcome.err.count("failed: ") == 10
-    assert "... and 3 more\n" in outcome.err
+    assert "... and 3 more; --verbose prints all\n" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["build more", "add gallery.h5 more", "extract more -o f.h5", "classify more -o out.csv"],
+)
+def test_verbose_prints_all_failed_files(crnr: Runner, command: str) -> None:
+    make_images(crnr.here / "g")
+    make_images(crnr.here / "more", first=9, per_class=1)
+    empty = [f"more/ant/empty{i:02}.png" for i in range(23)]
+    for path in empty:
+        Path(path).write_bytes(b"")
+    assert crnr("build", "g", "-q").exit == 0
+    cut = crnr(*command.split())
+    assert cut.exit == 3
+    assert sum(line.startswith("failed: ") for line in cut.err.splitlines()) == 10
+    assert "; --verbose prints all" in cut.err
+    outcome = crnr(*command.split(), "--verbose")
+    named = [line.split(": ")[1] for line in outcome.err.splitlines() if line.startswith("failed: ")]
+    assert named == empty
+    assert "--verbose" not in outcome.err
+    refused = crnr(*command.split(), "--verbose", "-q")
+    assert (refused.exit, refused.out) == (2, "")
+    assert refused.err == "error: --quiet and --verbose contradict each other; give one of them\n"
 
 
 @pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])

@@ -62,6 +62,8 @@ def test_accepted_and_corrected_files_are_added_and_outsiders_are_not(ready: Run
         "note: c.csv: 3 reviewed files, 2 with another label; 1 more belongs to none of the classes and is "
         "not added",
         "note: class dragonfly is new: 1 example, such as q/cow10.png",
+        "note: class dragonfly has only one example, which crnr cannot hold out: --calibrate, tune, compare "
+        "and audit do not test such a class; add more examples",
         "added: q/ant9.png",
         "added: ./q/bee9.png",
         "added: q/cow10.png",

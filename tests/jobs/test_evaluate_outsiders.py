@@ -377,7 +377,8 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
         (("queries", "--outsiders", "nowhere"), "nowhere: no such file or folder"),
         (
             ("queries", "--outsiders", "empty"),
-            "empty: contains no images or feature files",
+            "empty: contains no images or feature files; name a folder that contains images, or a feature "
+            "file",
         ),
         (
             ("queries", "--outsiders", "broken"),

@@ -198,7 +198,7 @@ def test_another_extractor_is_refused(photos: Runner) -> None:
     message = (
         "error: f.h5: its features come from another extractor than the features of gallery.h5 (pixels, "
         "8x8, grey instead of gradients, 8x8, cells of 3, 8 directions); extract them again "
-        "with the gallery's extractor\n"
+        "with `crnr extract IMAGES --like gallery.h5 -o f.h5`\n"
     )
     for command in (
         ["classify", "f.h5"],

@@ -138,7 +138,7 @@ def test_a_command_that_changes_nothing_writes_nothing(crnr: Runner, command: tu
     lines = outcome.err.splitlines()
     assert lines[0] == "0 added, 0 changed, 0 removed, 12 unchanged"
     assert lines[1].startswith("gallery.h5: 3 classes, 12 examples, vectors of length 128, method crnr; ")
-    assert lines[1].endswith(f" s, {len(before) / 1e6:.1f} MB")
+    assert lines[1].endswith(f" s, {len(before) / 1e3:.1f} kB")
     after = Path("gallery.h5").stat()
     assert (after.st_ino, after.st_mtime_ns) == (status.st_ino, status.st_mtime_ns)
     assert Path("gallery.h5").read_bytes() == before
@@ -256,13 +256,13 @@ def test_many_notes_of_a_kind_are_cut(crnr: Runner) -> None:
     (crnr.here / "gallery" / "bee").symlink_to("ant")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("the same content in two classes") == 10
-    assert "... and 3 more\n" in outcome.err
+    assert "... and 3 more; --verbose prints all\n" in outcome.err
     for i in range(12):
         Path("gallery", f"class {i}").mkdir()
         Path("gallery", f"class {i}", "0.png").write_text("no image")
     outcome = crnr("build", "gallery")
     assert outcome.err.count("none of its files can be used") == 10
-    assert "... and 2 more\n" in outcome.err
+    assert "... and 2 more; --verbose prints all\n" in outcome.err
 
 
 @pytest.mark.usefixtures("built")
@@ -652,3 +652,39 @@ def test_deep_and_flat_images_mix(crnr: Runner) -> None:
     np.testing.assert_allclose(
         gallery.samples.vectors[deep], gallery.samples.vectors[flat], rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("more",), ("more", "--class", "ham"), ("--corrections", "corrections.csv"), ("gallery",)],
+    ids=["folders", "class", "corrections", "nothing new"],
+)
+def test_add_dry_run_prints_the_changes_that_add_makes(
+    crnr: Runner, built: None, arguments: tuple[str, ...]
+) -> None:
+    make_images(crnr.here / "more", first=20, per_class=1)
+    draw_image(1, 40).save("more/new.png")
+    Path("more/ant/broken.png").write_bytes(PNG[:40])
+    Path("corrections.csv").write_text(
+        "path,label,corrected,when\nmore/ant/20.png,ant,bee,\nmore/new.png,bee,bee,\n"
+    )
+    draw_image(0, 50).save("gallery/ant/1.png")
+    before = Path("gallery.h5").read_bytes()
+    planned = crnr("add", "gallery.h5", *arguments, "--dry-run")
+    record = json.loads(crnr("add", "gallery.h5", *arguments, "--dry-run", "--json", "-q").out)
+    assert Path("gallery.h5").read_bytes() == before
+    made = crnr("add", "gallery.h5", *arguments)
+    assert (Path("gallery.h5").read_bytes() == before) is False
+    rows = [row.split(",") for row in planned.out.splitlines()]
+    assert rows == [["sample", "change"], *([row["sample"], row["change"]] for row in record["planned"])]
+    lines = made.err.splitlines()
+    changes = [line for line in lines if line.startswith(("added: ", "changed: ", "removed: "))]
+    assert [f"{change}: {name}" for name, change in rows[1:]] == changes
+    others = [line for line in lines[:-1] if line not in changes]
+    assert planned.err.splitlines() == [*others, "gallery.h5: not changed by a dry run"]
+    assert planned.exit == made.exit
+    failed = [f"failed: {left['name']}: {left['reason']}" for left in record["left_out"]]
+    assert failed == [line for line in lines if line.startswith("failed: ")]
+    assert [f"note: {note}" for note in record["notes"]] == [
+        line for line in lines if line.startswith("note: ")
+    ]

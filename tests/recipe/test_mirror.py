@@ -197,7 +197,7 @@ def test_an_extracted_file_keeps_the_mirror(here: Runner) -> None:
     assert refused.err == (
         "error: f.h5: its features come from another extractor than the features of plain.h5 (72 features of "
         "model.onnx, 6x4, rgb, preset raw, mean with the mirror image instead of 72 features of model.onnx, "
-        "6x4, rgb, preset raw); extract them again with the gallery's extractor\n"
+        "6x4, rgb, preset raw); extract them again with `crnr extract IMAGES --like plain.h5 -o f.h5`\n"
     )
     refused = here("build", "photos", *NETWORK, "--cache", "f.h5")
     assert (refused.exit, refused.out) == (1, "")

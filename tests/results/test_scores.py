@@ -114,3 +114,6 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["10", "9", "008", "08", "8"], key=natural_key) == ["008", "08", "8", "9", "10"]
     assert sorted(["b1c10", "b1c2", "b01c11"], key=natural_key) == ["b1c2", "b1c10", "b01c11"]
     assert sorted(["1c", "1bb"], key=natural_key) == ["1bb", "1c"]
+    assert sorted(["cow", "Bee", "ant", "bee", "Cow 10", "cow 2"], key=natural_key) == [
+        *("ant", "Bee", "bee", "cow", "cow 2", "Cow 10")
+    ]

@@ -13,7 +13,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -66,7 +66,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -98,7 +98,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -151,7 +151,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'sort' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--how', '--template', '--min-probability', '--below', '--undo', '--portable-names', '--strict', '--allow-skipped', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--max-failure-rate')
+            Options = @('--how', '--template', '--min-probability', '--below', '--undo', '--portable-names', '--strict', '--allow-skipped', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--max-failure-rate', '--verbose')
             Values = @{
                 '--how' = @('copy', 'hardlink', 'link', 'move')
                 '--template' = 'nothing'
@@ -189,7 +189,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
@@ -259,7 +259,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'add' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -302,7 +302,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -348,7 +348,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -396,7 +396,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'split' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--group-similar', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate')
+            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--group-similar', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--train' = 'folder'
                 '--test' = 'folder'
@@ -417,12 +417,12 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'extract' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--dask')
+            Options = @('-o', '--output', '--like', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
                 '--labels' = 'file'
-                '--extractor' = 'asked'
+                '--like' = 'nothing'
                 '--size' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
@@ -439,6 +439,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
                 '--dask' = 'nothing'
+                '--extractor' = 'asked'
                 '--block-norm' = @('soft', 'clipped', 'none')
                 '--extractor-preset' = @('efficientnet-lite', 'imagenet', 'imagenet-v2', 'dinov2', 'dinov3', 'clip', 'siglip', 'vit', 'mobileclip', 'raw')
                 '--filter' = @('nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos')
