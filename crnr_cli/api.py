@@ -99,6 +99,10 @@ class Explanation:
     runner_up: str
     margin: float
     residuals: dict[str, float]  # by class, in name order
+    probability: float | None  # that the label is right; None if the gallery is not calibrated
+    probabilities: dict[str, float] | None  # by class, in name order
+    set: tuple[str, ...] | None  # the labels that are plausible at the level 0.95, the best first
+    rejected: bool | None  # whether `reject=0.05` rejects the query; None if the gallery is not calibrated
     weight_shares: dict[str, float] | None  # of all positive weights; None for a method without weights
     nearest: WeightedSample | None  # for nn, the sample that decides
     strongest: list[WeightedSample]  # the gallery samples with the largest weights, the largest first
@@ -121,7 +125,8 @@ def make_explanations(report: ExplainReport, strongest: int = STRONGEST) -> list
     classes = report.gallery.classes
     found = []
     for one in report.explanations:
-        shares = report.shares(one)
+        shares, sure = report.shares(one), one.confidence
+        probabilities = sure.probabilities if sure else None
         first, second = one.order[:2].tolist()
         parts = [
             Part(
@@ -144,6 +149,10 @@ def make_explanations(report: ExplainReport, strongest: int = STRONGEST) -> list
                 runner_up=classes[second],
                 margin=one.margin,
                 residuals=_by_name(classes, one.residuals),
+                probability=None if probabilities is None else float(probabilities[first]),
+                probabilities=None if probabilities is None else _by_name(classes, probabilities),
+                set=sure.label_set if sure else None,
+                rejected=sure.is_rejected if sure else None,
                 weight_shares=None if shares is None else _by_name(classes, shares),
                 nearest=report.nearest(one),
                 strongest=report.strongest(one, strongest),

@@ -54,7 +54,9 @@ def draw_tiles(folder: Path) -> None:
     covered.save(folder / "covered.png")
     gallery = str(folder / "tiles.h5")
     crnr("build", "sample_data/gallery", "--cell", "3", "--parts", "4x4", "-o", gallery, "--quiet")
-    crnr("explain", str(folder / "covered.png"), "-g", gallery, "-o", str(HERE / "tiles.png"))
+    found = ("--images-from", str(HERE.parent))
+    # In its folder, because the drawing shows the path of the query.
+    crnr("explain", "covered.png", "-g", gallery, *found, "-o", str(HERE / "tiles.png"), here=folder)
 
 
 def main() -> None:

@@ -71,7 +71,9 @@ def make_application(names: Iterable[str] = COMMANDS) -> typer.Typer:
             groups[group].callback()(_GROUPS[group])
             app.add_typer(groups[group], name=group)
         parent = groups[group] if group else app
-        parent.command(own_name, cls=Command)(function_of(name))
+        function = function_of(name)
+        settings: dict[str, bool] = getattr(function, "context_settings", {})
+        parent.command(own_name, cls=Command, context_settings=settings)(function)
     return app
 
 

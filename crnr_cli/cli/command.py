@@ -49,16 +49,20 @@ _HELP_ALL = Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotat
 
 
 def make_command(
-    function: Callable[..., None] | None = None, *, side_by_side: bool | str = False
+    function: Callable[..., None] | None = None,
+    *,
+    side_by_side: bool | str = False,
+    more_arguments: bool = False,
 ) -> Callable[..., Any]:
     """Make a command of a function: a parameter whose type is a group becomes the options of that group.
 
     The command also turns errors into one line, checks its outputs, and divides the cores before NumPy is
     loaded: one for each of several pieces of work `side_by_side`, or all of them for each matrix product.
-    With the name of a flag, pieces are done side by side if the flag is given.
+    With the name of a flag, pieces are done side by side if the flag is given. With `more_arguments`, the
+    command finds unexpected arguments in `context.args`, to refuse them itself.
     """
     if function is None:
-        return functools.partial(make_command, side_by_side=side_by_side)
+        return functools.partial(make_command, side_by_side=side_by_side, more_arguments=more_arguments)
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     plain = [
@@ -103,6 +107,7 @@ def make_command(
     context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)  # given by Typer
     run.__signature__ = Signature([context, *options])  # type: ignore[attr-defined]
     run.__doc__, run.__name__ = function.__doc__, function.__name__
+    run.context_settings = {"allow_extra_args": more_arguments}  # type: ignore[attr-defined]
     return run
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from crnr_cli.cli.console import plain_text, print_json, print_table, results_co
 from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
 from crnr_cli.cli.parsing import METHOD, HiddenNames
 from crnr_cli.cli.recipe_options import ModelOptions
-from crnr_cli.report.names import describe_place, describe_tally
+from crnr_cli.report.names import describe_doubt, describe_place, describe_rest, describe_set, describe_tally
 from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from crnr_cli.jobs.explain import ExplainReport, MethodExplanation, PartAnswer
 
-CLASSES = 12  # shown with bars
 _SAMPLES = 8  # shown, those with the largest weights
 BAR = 28  # characters of the longest bar
 _WIDEST_NAME = 20  # characters of a class that are kept together
@@ -31,8 +31,9 @@ _DISSENTERS = 6  # classes that are listed, those with the most parts
 _MOST_ROWS = 40  # of tiles in the grid
 
 
-@make_command
+@make_command(more_arguments=True)
 def explain(
+    context: typer.Context,
     query: Annotated[
         str,
         typer.Argument(metavar="QUERY", help="An image, or a row of a feature file such as queries.h5#3."),
@@ -60,6 +61,8 @@ def explain(
 
     Prints the residuals of the classes and the examples with the largest weights.
     """
+    if context.args:
+        _refuse_more(context, [query, *context.args])
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.explain import explain as run
 
@@ -83,6 +86,19 @@ def explain(
         say_page(path, notes)
 
 
+def _refuse_more(context: typer.Context, words: list[str]) -> None:
+    """Refuse several arguments, with the command that was probably meant if one of them is a gallery."""
+    from crnr_cli.gallery.hdf5_contents import is_gallery
+
+    files = [word for word in words if PurePath(word).suffix.lower() in (".h5", ".hdf5")]
+    galleries = files if len(files) == 1 else [word for word in files if is_gallery(Path(word))]
+    if len(galleries) != 1:
+        context.fail(f"explain takes one query, but {len(words)} were given; run it once for each of them")
+    query = next(word for word in words if word not in galleries)
+    command = shlex.join(["crnr", "explain", query, "--gallery", *galleries])
+    context.fail(f"explain takes one query, and the gallery as an option: `{command}`")
+
+
 def _record(report: ExplainReport) -> dict[str, Any]:
     from crnr_cli.api import make_explanations
 
@@ -97,20 +113,28 @@ def _show(report: ExplainReport, explanation: MethodExplanation) -> None:
     classes = report.gallery.classes
     first, second = explanation.order[:2].tolist()
     truth = "" if report.truth is None else f"; true class {report.truth}"
+    sure = explanation.confidence
+    probabilities = sure.probabilities if sure else None
+    probability = "" if probabilities is None else f"probability {probabilities[first]:.3f}, "
     console.print(
         Text.assemble(
             plain_text(f"{report.query}: "),
             plain_text(
                 classes[first], "bold green" if report.truth in (None, classes[first]) else "bold red"
             ),
-            f" by {explanation.method.name} (runner-up ",
+            f" by {explanation.method.name} ({probability}runner-up ",
             plain_text(classes[second]),
             f", margin {explanation.margin:.3f})",
             plain_text(truth),
         )
     )
+    if doubt := describe_doubt(sure):
+        console.print(plain_text(doubt, "bold yellow"))
+    if labels := describe_set(sure, len(classes)):
+        console.print(plain_text(labels))
     # Bars give way to names on a narrow screen; in a pipe there is room for both.
-    bar = max(6, min(BAR, console.width - 52)) if console.is_terminal else BAR
+    others = 52 if probabilities is None else 66
+    bar = max(6, min(BAR, console.width - others)) if console.is_terminal else BAR
     print_table(console, _class_table(report, explanation, bar))
     if report.grid:
         print_parts(console, report, explanation)
@@ -134,11 +158,12 @@ def _class_table(report: ExplainReport, explanation: MethodExplanation, width: i
     table.add_column("class", overflow="fold")
     table.add_column("largest wins" if scored else "smallest wins", no_wrap=True)
     table.add_column(explanation.measure, justify="right", no_wrap=True)
+    probabilities = explanation.confidence.probabilities if explanation.confidence else None
+    if probabilities is not None:
+        table.add_column("probability", justify="right", no_wrap=True)
     if shares is not None:
         table.add_column("weight", justify="right", no_wrap=True)
-    shown = explanation.order[:CLASSES].tolist()
-    if report.truth in classes and (true := classes.index(report.truth)) not in shown:
-        shown.append(true)
+    shown = report.shown_classes(explanation)
     for rank, i in enumerate(shown):
         style = (
             "green"
@@ -150,13 +175,11 @@ def _class_table(report: ExplainReport, explanation: MethodExplanation, width: i
             else "dim"
         )
         bar = _bar((values[i] - low) / ((high - low) or 1.0), width)
-        weight = [] if shares is None else [f"{100 * shares[i]:.0f}%"]
-        table.add_row(plain_text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *weight)
-    if len(classes) > len(shown):
-        rest = "lower scores" if scored else "larger residuals"
-        more = len(classes) - len(shown)
-        table.caption = f"{format_count(more, 'more class')} {has_or_have(more)} {rest}"
-        table.caption_justify = "left"
+        more = [] if probabilities is None else [f"{probabilities[i]:.4f}"]
+        more += [] if shares is None else [f"{100 * shares[i]:.0f}%"]
+        table.add_row(plain_text(classes[i]), Text(bar, style=style), f"{values[i]:.4f}", *more)
+    table.caption = describe_rest(len(classes) - len(shown), scored)
+    table.caption_justify = "left"
     return table
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from crnr_cli.arrays import Array, find_largest, to_dense
+from crnr_cli.arrays import Array, Batch, find_largest, to_dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.gallery import FittedGallery
-from crnr_cli.gallery.queries import QueryOptions, load_for_queries, make_truth_lookup, open_queries
+from crnr_cli.gallery.queries import QueryOptions, Run, load_for_queries, make_truth_lookup, open_queries
 from crnr_cli.gallery.reading import open_recipe
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import (
@@ -28,10 +28,15 @@ from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.recipe.steps import Parts
-from crnr_cli.results.decision import margins
+from crnr_cli.results.decision import REJECTED, Answers, make_predictions, margins
+from crnr_cli.results.probability import round_probabilities
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.names import stat_or_none
+
+SHOWN_CLASSES = 12  # with bars, in the terminal and in drawings
+REJECT = 0.05  # the rate of false rejections at which explain calls a query doubtful
+SET_LEVEL = 0.95  # of the label set
 
 _ROW = re.compile(r"(?P<path>.+)#(?P<row>\d+)")
 
@@ -66,6 +71,18 @@ class PartAnswer:
 
 
 @dataclass(frozen=True)
+class Confidence:
+    """The confidence in an answer, by the calibration of the gallery: as `classify` would write it."""
+
+    separation: float  # 1 - best/mean of the others
+    min_separation: float  # below it, --reject 0.05 rejects the query
+    is_rejected: bool
+    probabilities: Array | None  # (K,); None in a gallery of an earlier crnr
+    label_set: tuple[str, ...] | None  # the plausible labels, the best first; likewise
+    can_exclude: bool = True  # False if too few samples were held out to exclude any label from the set
+
+
+@dataclass(frozen=True)
 class MethodExplanation:
     """How one method classifies the query."""
 
@@ -73,6 +90,7 @@ class MethodExplanation:
     residuals: Array  # (K,): with parts, the mean over the parts
     code: Array | None  # (n,): the weight of every gallery sample; None for a method that has no code
     of_parts: Array | None = None  # (P, K): the residuals of every part of the query, if it has parts
+    confidence: Confidence | None = None  # None if the gallery is not calibrated, and for another method
 
     @property
     def order(self) -> Array:
@@ -107,6 +125,14 @@ class ExplainReport:
     def grid(self) -> Parts | None:
         """How images are divided into parts; None without parts."""
         return next((step for step in self.gallery.recipe.steps if isinstance(step, Parts)), None)
+
+    def shown_classes(self, explanation: MethodExplanation) -> list[int]:
+        """Return the best classes, and the true class, in the order of their residuals."""
+        classes = self.gallery.classes
+        shown: list[int] = explanation.order[:SHOWN_CLASSES].tolist()
+        if self.truth in classes and (true := classes.index(self.truth)) not in shown:
+            shown.append(true)
+        return shown
 
     def parts(self, explanation: MethodExplanation) -> list[PartAnswer]:
         """Return the result of every part, tile by tile and row by row; empty without parts."""
@@ -186,8 +212,11 @@ def explain_query(
     """Explain a query. The gallery's `recipe` is opened here, unless the caller has opened it."""
     other = None if against is None else _other_method(against, gallery.method)
     recipe = recipe or open_recipe(gallery.recipe, query.source, options)
-    vector, truth = _read_query(query, gallery, recipe)
-    explanations = [_explanation(gallery, gallery.method, vector, gallery.state)]
+    batch, truth = _read_query(query, gallery, recipe)
+    vector = batch.values
+    own = _explanation(gallery, gallery.method, vector, gallery.state)
+    run = Run.prepare(gallery, query.source, replace(options, reject=REJECT, sets=SET_LEVEL), recipe)
+    explanations = [replace(own, confidence=_confidence(run, own.residuals, batch))]
     if other:
         explanations.append(_explanation(gallery, other, vector, fit_method(other, gallery.samples)))
     return ExplainReport(query.name, truth, gallery, explanations, vector[0].astype(np.float64))
@@ -222,13 +251,39 @@ def open_query(
     return Query(name, source, row or 0)
 
 
-def _read_query(query: Query, gallery: FittedGallery, recipe: OpenRecipe) -> tuple[Array, str | None]:
-    """Return the unit vector, (1, d), and the true class if it is known."""
+def _read_query(query: Query, gallery: FittedGallery, recipe: OpenRecipe) -> tuple[Batch, str | None]:
+    """Return the query with its unit vector, (1, d), and the true class if it is known."""
     (read,) = query.source.read_batches([(query.row, query.row + 1)], recipe.request, DecoderPool(1))
     batch = recipe.vectors(recipe.raw(read), gallery.dtype)
     if error := batch.errors[0]:
         raise DataError(f"{query.name}: {error}")
-    return batch.values, make_truth_lookup(gallery, query.source)(batch)[0]
+    return batch, make_truth_lookup(gallery, query.source)(batch)[0]
+
+
+def _confidence(run: Run, residuals: Array, batch: Batch) -> Confidence | None:
+    """Return what `classify` decides with the options of the run; None without a calibration."""
+    gallery = run.gallery
+    if gallery.calibration is None:
+        return None
+    answers = Answers(
+        batch=batch.without_values(),
+        residuals=residuals[np.newaxis].astype(gallery.dtype),  # thresholds apply in this precision
+        truths=[None],
+        min_separation=run.min_separation,
+        signed=gallery.method.signed,
+        sureness=run.sureness,
+    )
+    (row,) = make_predictions(answers, gallery.classes)
+    found, certainty = answers.probabilities, gallery.calibration.certainty
+    assert row.separation is not None
+    return Confidence(
+        separation=row.separation,
+        min_separation=run.min_separation,
+        is_rejected=row.status == REJECTED,
+        probabilities=None if found is None else round_probabilities(to_dense(found)[0]),
+        label_set=row.set,
+        can_exclude=certainty is None or certainty.can_exclude(SET_LEVEL),
+    )
 
 
 def _explanation(gallery: FittedGallery, method: Method, vector: Array, state: State) -> MethodExplanation:

@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crnr_cli.arrays import Array
+from crnr_cli.arrays import Array, find_largest
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.thumbnails import data_uri, read_thumbnails
 from crnr_cli.jobs.explain import ExplainReport, MethodExplanation, WeightedSample
 from crnr_cli.report import plots
+from crnr_cli.report.explanation_plot import Panel, draw_explanation
 from crnr_cli.report.found_images import FoundImages, ImageSearch, find_images
-from crnr_cli.report.names import describe_place, describe_tally, printable
+from crnr_cli.report.names import (
+    describe_doubt,
+    describe_place,
+    describe_rest,
+    describe_set,
+    describe_tally,
+    printable,
+)
 from crnr_cli.report.pages import write_page
 from crnr_cli.report.plots import TileDrawing, tiles_figure
 from crnr_cli.wording import format_count
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 
 _IMAGES = 7  # of gallery samples, besides the query
 _LARGE = 384  # maximum width and height of the query's image, if its parts are shown
+_MAX_LINES = 5000  # weights in the page, the largest first; the others are too small to be seen
 _MAX_ROWS = 1000  # classes in a table of the page, the best first
 
 
@@ -85,34 +94,67 @@ def _figure(
     classes = report.gallery.classes
     images: list[tuple[str, Array, int | None]] = []
     if report.query in found:
-        truth = "" if report.truth is None else f"\ntrue class {printable(report.truth)}"
-        images.append((f"query{truth}", found[report.query], None))
+        images.append(("query", found[report.query], None))
     for sample in samples:
         if sample.name in found:
             figure = f"nearest {sample.weight:.3f}" if sample.is_nearest else f"{sample.weight:+.2f}"
             title = f"{printable(sample.label)}\n{figure}"
             images.append((title, found[sample.name], classes.index(sample.label)))
     panels = [
-        _panel(explanation, drawing)
+        _panel(report, explanation, drawing)
         for explanation, drawing in zip(report.explanations, drawings, strict=False)
     ]
-    return plots.draw_explanation(
-        panels, report.gallery.samples.edges, [printable(name) for name in classes], images
+    truth = "" if report.truth is None else f", true class {printable(report.truth)}"
+    return draw_explanation(
+        panels,
+        report.gallery.samples.edges,
+        [printable(name) for name in classes],
+        images,
+        f"{printable(report.query)}{truth}",
     )
 
 
-def _panel(explanation: MethodExplanation, drawing: TileDrawing | None) -> plots.Panel:
+def _panel(report: ExplainReport, explanation: MethodExplanation, drawing: TileDrawing | None) -> Panel:
+    classes, shown = report.gallery.classes, report.shown_classes(explanation)
     label, runner_up = explanation.order[:2].tolist()
-    return plots.Panel(
-        title=f"{explanation.method.name}, margin {explanation.margin:.3f}",
-        values=explanation.values,
-        code=explanation.code,
+    confidence, shares = explanation.confidence, report.shares(explanation)
+    probabilities = confidence.probabilities if confidence else None
+    measures: list[tuple[str, Array | None, str]] = [
+        (explanation.measure, explanation.values, "{:.4f}"),
+        ("probability", probabilities, "{:.4f}"),
+        ("weight", shares, "{:.0%}"),
+    ]
+    signed = explanation.method.signed
+    facts = f"runner-up {printable(classes[runner_up])}, margin {explanation.margin:.3f}"
+    if probabilities is not None:
+        facts = f"probability {probabilities[label]:.3f}, {facts}"
+    labels = describe_set(confidence, len(classes))
+    return Panel(
+        title=f"{printable(classes[label])} by {explanation.method.name}",
         label=label,
         runner_up=runner_up,
-        measure=explanation.measure,
-        best="largest" if explanation.method.signed else "smallest",
+        shown=shown,
+        lengths=_lengths(explanation)[shown].tolist(),
+        measure="largest wins" if signed else "smallest wins",
+        columns={
+            name: [form.format(values[i]) for i in shown]
+            for name, values, form in measures
+            if values is not None
+        },
+        code=explanation.code,
+        lines=[facts, *([printable(labels)] if labels else [])],
+        doubt=describe_doubt(confidence),
+        rest=describe_rest(len(classes) - len(shown), signed),
         tiles=drawing,
     )
+
+
+def _lengths(explanation: MethodExplanation) -> Array:
+    """Return (K,): the lengths of the bars, from 0 to 1. Residuals start at zero; scores at the lowest."""
+    values = explanation.values
+    low, high = float(values.min()) if explanation.method.signed else 0.0, float(values.max())
+    lengths: Array = (values - low) / ((high - low) or 1.0)
+    return lengths
 
 
 def _tiles(report: ExplainReport, explanation: MethodExplanation, image: Array | None) -> TileDrawing | None:
@@ -154,7 +196,6 @@ def _write_page(
             "query": printable(report.query),
             "truth": None if report.truth is None else printable(report.truth),
             "image": uris.get(report.query),
-            "drawing": _svg_uri(_figure(report)),
             "has_parts": report.grid is not None,
             "answers": [
                 {**_section(report, explanation), "parts": _parts(report, explanation, drawing)}
@@ -204,20 +245,58 @@ def _parts(
 def _section(report: ExplainReport, explanation: MethodExplanation) -> dict[str, Any]:
     classes, shares = report.gallery.classes, report.shares(explanation)
     first, second = explanation.order[:2].tolist()
+    confidence, lengths = explanation.confidence, _lengths(explanation)
+    probabilities = confidence.probabilities if confidence else None
+    labels = describe_set(confidence, len(classes))
+
+    def describe_class(i: int) -> dict[str, Any]:
+        return {
+            "name": printable(classes[i]),
+            "value": float(explanation.values[i]),
+            "length": float(lengths[i]),
+            "probability": None if probabilities is None else float(probabilities[i]),
+            "share": None if shares is None else float(shares[i]),
+            "rank": 1 if i == first else 2 if i == second else 3,
+        }
+
+    shown = report.shown_classes(explanation)
     return {
         "method": explanation.method.name,
         "measure": explanation.measure,
         "label": printable(classes[first]),
         "runner_up": printable(classes[second]),
         "margin": explanation.margin,
+        "doubt": describe_doubt(confidence),
+        "label_set": printable(labels) if labels else None,
         "right": None if report.truth is None else classes[first] == report.truth,
-        "rows": [
-            {
-                "name": printable(classes[i]),
-                "value": float(explanation.values[i]),
-                "share": None if shares is None else float(shares[i]),
-            }
-            for i in explanation.order[:_MAX_ROWS].tolist()
-        ],
+        "best": list(map(describe_class, shown)),
+        "rest": describe_rest(len(classes) - len(shown), explanation.method.signed),
+        "rows": list(map(describe_class, explanation.order[:_MAX_ROWS].tolist())),
+        "weights": _weights(report, explanation),
         "n_classes": len(classes),
+    }
+
+
+def _weights(report: ExplainReport, explanation: MethodExplanation) -> dict[str, Any] | None:
+    """Return the weights of all samples as lines of an SVG; None for a method without weights."""
+    if (code := explanation.code) is None:
+        return None
+    samples, found = report.gallery.samples, []
+    largest = float(np.abs(code).max()) or 1.0
+    drawn = np.zeros(len(code), dtype=bool)
+    drawn[find_largest([np.abs(code)], _MAX_LINES, 0)] = True
+    for i in explanation.order[:2].tolist():
+        span = samples.class_span(i)
+        found.append([j for j in range(span.start, span.stop) if drawn[j]])
+        drawn[span] = False
+    found.append(np.flatnonzero(drawn).tolist())
+    lines = ["".join(f"M{j + 0.5:g} 0V{-code[j] / largest:.3g}" for j in places) for places in found]
+    low, high = min(0.0, float(code.min())), max(0.0, float(code.max()))
+    return {
+        "lines": dict(zip(("first", "second", "others"), lines, strict=True)),
+        "top": -high / largest,
+        "height": (high - low) / largest or 1.0,
+        "count": len(code),
+        "low": low,
+        "high": high,
     }

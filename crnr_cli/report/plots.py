@@ -19,30 +19,32 @@ from crnr_cli.system.folders import elsewhere
 FORMATS = ("png", "svg", "pdf")
 # The colours of Okabe and Ito, which most colour-blind people can distinguish.
 _LONGEST_NAME = 44  # letters of a name that fit into one of two columns of a legend
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
-_MAX_BARS = 300  # classes; more are drawn as lines
-_MAX_SHAPES = 5000  # in an SVG or PDF; more are drawn as pixels
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 FOR, AGAINST = "#0072b2", "#d55e00"  # most colour-blind people can distinguish these
 _LINES = "///"
-_NARROWEST_KEY = 1.8  # inches
+_NARROWEST_KEY, _LOWEST_TILES = 1.8, 0.5  # inches
 _WEAKEST = 0.02  # the margin that is always shaded faintly, even if no other is larger
 _MOST_HATCHED = 1000  # tiles; more would take too long
 _BAND = 0.11  # the height of a part that is not a tile, as a share of the image's
 _STRONGEST = 0.66  # the opacity of the largest margin
 _LIGHTER = 0.6  # the share of contrast that the image keeps, so that shades are visible on dark tiles
 _LETTER = 0.58  # the width of a letter, as a share of its height
+_FIGURE = 3.3  # the width of a margin such as +0.87, likewise
 _LONGEST_TITLE = 40  # letters
+TILES_ABOVE, TILES_BELOW = 0.32, 0.75  # inches next to tiles, for their title and their key
 _SMALLEST_TEXT, _LARGEST_TEXT = 4.5, 10.0  # in points
 _READABLE = 7.0  # points: text shrinks to this size to fit; below, names are shortened instead
 __all__ = [
     "Axes",
     "Figure",
+    "FontProperties",
     "LinearSegmentedColormap",
     "Normalize",
     "PolyCollection",
     "Rectangle",
     "ScalarMappable",
     "Text",
+    "TextToPath",
     "to_rgba",
     "withStroke",
 ]
@@ -68,164 +70,6 @@ def render(figure: Figure, out: BinaryIO, file_format: str) -> None:
         figure.savefig(out, format=file_format, dpi=150)
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One method's explanation of one query."""
-
-    title: str
-    values: Array  # (K,)
-    code: Array | None  # (n,)
-    label: int
-    runner_up: int
-    measure: str  # "residual" or "score"
-    best: str  # "smallest" or "largest"
-    tiles: TileDrawing | None = None  # the query in its parts, if it has any
-
-
-def draw_explanation(
-    panels: Sequence[Panel],
-    edges: Array,
-    classes: Sequence[str],
-    images: Sequence[tuple[str, Array, int | None]],
-) -> Figure:
-    """Draw one row per method: the weights of all gallery samples, and every class's residual or score.
-
-    With parts, the row begins with the image of the query and the support of its parts. `images` are (title,
-    RGB, class) of the query, whose class is None, and of gallery samples.
-    """
-    colors = _class_colors(panels, len(classes))
-    strip = 1.8 if images else 0.0
-    of_parts = [panel.tiles for panel in panels if panel.tiles]
-    width, height = (15, 4.3) if of_parts else (11, 2.9)
-    figure = Figure(figsize=(width, height * len(panels) + strip + 0.2), layout="constrained")
-    parts = figure.subfigures(
-        2 if images else 1,
-        1,
-        height_ratios=[strip, height * len(panels)][-2 if images else -1 :],
-        squeeze=False,
-    )
-    if images:
-        _draw_strip(parts[0, 0].subplots(1, max(8, len(images))), images, colors, 24 if of_parts else 18)
-    below = parts[-1, 0]
-    if of_parts:
-        first, below = below.subfigures(1, 2, width_ratios=[4, 11])
-        for axes, drawing in zip(
-            first.subplots(len(of_parts), 1, squeeze=False)[:, 0], of_parts, strict=True
-        ):
-            draw_tiles(axes, drawing, (3.6, height - 1.2))
-    grid = below.subplots(len(panels), 2, squeeze=False, width_ratios=[1.5, 1])
-    for (left, right), panel in zip(grid, panels, strict=True):
-        _draw_code(left, panel, edges, classes, colors)
-        _draw_values(right, panel, classes, colors)
-    return figure
-
-
-def _class_colors(panels: Sequence[Panel], count: int) -> list[str]:
-    """Return strong colours for labels and runners-up, the same in every panel, and greys for others."""
-    named = list(dict.fromkeys(i for panel in panels for i in (panel.label, panel.runner_up)))
-    return [_COLORS[named.index(i)] if i in named else ("#8d99a6", "#c3cbd3")[i % 2] for i in range(count)]
-
-
-def _draw_strip(
-    axes: Sequence[Axes],
-    images: Sequence[tuple[str, Array, int | None]],
-    colors: Sequence[str],
-    longest: int,
-) -> None:
-    for one in axes:
-        one.set_axis_off()
-    for one, (title, image, label) in zip(axes, images, strict=False):
-        one.set_axis_on()
-        one.imshow(image, interpolation="nearest")
-        one.set_xticks([])
-        one.set_yticks([])
-        one.set_title("\n".join(_short(line, longest) for line in title.splitlines()), fontsize=8)
-        color = "#222222" if label is None else colors[label]
-        one.spines[:].set(color=color, linewidth=2.5)
-
-
-def _draw_code(axes: Axes, panel: Panel, edges: Array, classes: Sequence[str], colors: Sequence[str]) -> None:
-    axes.set_title(panel.title, fontsize=11, loc="left")
-    _clean(axes)
-    if panel.code is None:
-        axes.text(0.5, 0.5, "this method has no weights", ha="center", transform=axes.transAxes)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_visible(False)
-        return
-    class_of = np.repeat(np.arange(len(classes)), np.diff(edges))
-    _draw_lines(axes, panel.code, class_of, colors, panel, 1.2)
-    axes.axhline(0, color="#444444", linewidth=0.6)
-    axes.set_xlim(-0.5, edges[-1] - 0.5)
-    axes.set_ylabel("weight")
-    _name_places(axes, (edges[:-1] + edges[1:] - 1) / 2, panel, classes, colors, "examples, by class")
-
-
-def _draw_lines(
-    axes: Axes, heights: Array, class_of: Array, colors: Sequence[str], panel: Panel, width: float
-) -> None:
-    """Draw a line per place: one object per colour, because one per class would take minutes."""
-    by_color: dict[str, list[int]] = {}
-    for i, color in enumerate(colors):
-        by_color.setdefault(color, []).append(i)
-    for color, members in by_color.items():
-        places = np.flatnonzero(np.isin(class_of, members))
-        # The label and the runner-up are drawn over the other classes.
-        over = 3 if {panel.label, panel.runner_up} & set(members) else 2
-        axes.vlines(
-            places,
-            0,
-            heights[places],
-            color=color,
-            linewidth=width,
-            zorder=over,
-            rasterized=len(places) > _MAX_SHAPES,
-        )
-
-
-def _draw_values(axes: Axes, panel: Panel, classes: Sequence[str], colors: Sequence[str]) -> None:
-    _clean(axes)
-    if len(classes) <= _MAX_BARS:
-        axes.bar(np.arange(len(classes)), panel.values, color=colors, width=0.8)
-    else:
-        _draw_lines(axes, panel.values, np.arange(len(classes)), colors, panel, 1.2)
-    low, high = min(0.0, float(panel.values.min())), max(0.0, float(panel.values.max()))
-    axes.set_ylim(low * 1.1, high + 0.12 * (high - low))
-    above = max(0.0, panel.values[panel.label]) + 0.035 * (high - low)
-    axes.plot(panel.label, above, "v", color=colors[panel.label], markersize=7, clip_on=False)
-    axes.set_title(
-        f"{panel.best}: {_short(classes[panel.label], 15)}, then {_short(classes[panel.runner_up], 15)}",
-        fontsize=10,
-        loc="left",
-    )
-    axes.set_ylabel(panel.measure)
-    _name_places(axes, np.arange(len(classes)), panel, classes, colors, "class")
-
-
-def _name_places(
-    axes: Axes, places: Array, panel: Panel, classes: Sequence[str], colors: Sequence[str], what: str
-) -> None:
-    """Write the names of all classes if there is room, else of the label and the runner-up."""
-    room = len(classes) <= 30
-    named = range(len(classes)) if room else sorted({panel.label, panel.runner_up})
-    axes.set_xticks([places[i] for i in named], [_short(classes[i]) for i in named], fontsize=9)
-    if room and sum(map(len, classes)) > 60:
-        axes.tick_params(axis="x", labelsize=8)
-        for tick in axes.get_xticklabels():
-            tick.set(rotation=40, horizontalalignment="right", rotation_mode="anchor")
-    for i, tick in zip(named, axes.get_xticklabels(), strict=True):
-        if i in (panel.label, panel.runner_up):
-            tick.set(color=colors[i], fontweight="bold")
-    if not room:
-        # The two names must not overlap.
-        for i, tick in zip(named, axes.get_xticklabels(), strict=True):
-            tick.set_horizontalalignment("right" if i == min(named) else "left")
-    axes.set_xlabel(what)
-
-
-def _short(name: str, longest: int = 18) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
-
-
 def _clean(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
@@ -242,7 +86,7 @@ def draw_sensitivity(
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     place = {lam: i for i, lam in enumerate(lams)}  # equal distances, as a log axis has no 0
-    for (name, values), color in zip(accuracies.items(), _COLORS, strict=False):
+    for (name, values), color in zip(accuracies.items(), COLORS, strict=False):
         known = [
             (place[lam], 100 * value) for lam, value in zip(lams, values, strict=True) if value is not None
         ]
@@ -283,11 +127,20 @@ class TileDrawing:
 
 
 def tiles_figure(drawing: TileDrawing) -> Figure:
-    rows, columns = (1, 1) if drawing.image is None else drawing.image.shape[:2]
-    height = min(4.8, max(1.5, 4.8 * rows / columns))
-    figure = Figure(figsize=(5.2, height + 1.1), layout="constrained")
-    draw_tiles(figure.subplots(), drawing, (4.8, height))
+    width, above, below = 4.8, TILES_ABOVE, TILES_BELOW
+    height = find_tiles_height(drawing, (width, width))
+    total = above + height + below
+    figure = Figure(figsize=(width + 0.4, total))
+    box = (0.2 / (width + 0.4), below / total, width / (width + 0.4), height / total)
+    draw_tiles(figure.add_axes(box), drawing, (width, height))
     return figure
+
+
+def find_tiles_height(drawing: TileDrawing, room: tuple[float, float]) -> float:
+    """Return the height in inches of the tiles in this room, if they are as wide or as high as it is."""
+    height, width = (1, 1) if drawing.image is None else drawing.image.shape[:2]
+    lowest = float(_boxes(drawing.tiles, width, height)[:, 3].max())
+    return max(_LOWEST_TILES, min(room[1], float(room[0] * lowest / width)))
 
 
 def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> None:
@@ -312,6 +165,7 @@ def draw_tiles(axes: Axes, drawing: TileDrawing, room: tuple[float, float]) -> N
     lowest = float(boxes[:, 3].max())
     axes.set(xlim=(0, width), ylim=(lowest, 0), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
+    axes.set_anchor("NW")  # the title and the key may be wider than the image
     axes.set_title(_shorten_name(drawing.title, _LONGEST_TITLE), fontsize=11, loc="left")
     scale = min(room[0] / width, room[1] / lowest)  # inches per pixel
     _write_margins(axes, drawing, boxes, 72 * scale)
@@ -355,7 +209,7 @@ def _write_margins(axes: Axes, drawing: TileDrawing, boxes: Array, scale: float)
     """Write each tile's margin and, if it contradicts the label, the class; `scale` is points per pixel."""
     sizes = (boxes[:, 2:] - boxes[:, :2]) * scale
     lines_in = np.array([1.4 if tile.name else 2.6 for tile in drawing.tiles])
-    points = min(_LARGEST_TEXT, (sizes[:, 1] / lines_in).min(), sizes[:, 0].min() / (5 * _LETTER))
+    points = min(_LARGEST_TEXT, (sizes[:, 1] / lines_in).min(), sizes[:, 0].min() / _FIGURE)
     if points < _SMALLEST_TEXT:
         return
     named = zip(drawing.tiles, drawing.others, strict=True)
@@ -388,7 +242,7 @@ def _shorten_name(name: str, longest: int, n_common: int = 0) -> str:
 def _draw_key(axes: Axes, shades: ScalarMappable, limit: float, size: tuple[float, float]) -> None:
     """Draw the colour key of the margins; `size` is the image's, in inches."""
     width = max(1.0, _NARROWEST_KEY / size[0])
-    place = axes.inset_axes(((1 - width) / 2, -0.27 / size[1], width, 0.13 / size[1]))
+    place = axes.inset_axes((0, -0.27 / size[1], width, 0.13 / size[1]))
     bar = axes.figure.colorbar(shades, cax=place, orientation="horizontal")
     words = f"\u2212{limit:.2f}\nagainst", "0", f"+{limit:.2f}\nfor"
     bar.set_ticks([-limit, 0.0, limit], labels=list(words))
@@ -408,8 +262,10 @@ with elsewhere():
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgba
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
     from matplotlib.text import Text
+    from matplotlib.textpath import TextToPath
 
 matplotlib.rcdefaults()

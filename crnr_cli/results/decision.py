@@ -24,7 +24,7 @@ from crnr_cli.arrays import (
 from crnr_cli.results.probability import Thresholds, round_probabilities
 
 OK = "ok"
-_REJECTED = "rejected"
+REJECTED = "rejected"
 UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is refused
 
 
@@ -94,7 +94,7 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
     for query, (first, next_best), residual, margin, separated, rejected, sure in decided:
         # For a rejected query, runner_up is the best class.
         label, runner_up = (UNKNOWN, classes[first]) if rejected else (classes[first], classes[next_best])
-        status = _REJECTED if rejected else OK
+        status = REJECTED if rejected else OK
         found[query] = Prediction(
             batch.names[query], truths[query], label, residual, runner_up, margin, status, separated, *sure
         )

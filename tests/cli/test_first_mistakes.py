@@ -319,6 +319,27 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             2,
             "--min-rejected needs outsiders; name them with --outsiders DIR",
         ),
+        *(
+            (
+                command,
+                2,
+                "explain takes one query, and the gallery as an option: "
+                f"`crnr explain {query} --gallery gallery.h5` (see `crnr explain --help`)",
+            )
+            for command, query in (
+                ("explain gallery.h5 queries/cat/0.png", "queries/cat/0.png"),
+                ("explain queries/cat/0.png gallery.h5", "queries/cat/0.png"),
+                ("explain gallery.h5 'my query.png' other.png", "'my query.png'"),
+                ("explain gallery.h5 other.h5", "other.h5"),
+                ("explain gallery.h5 other.h5#3 --json", "'other.h5#3'"),
+            )
+        ),
+        (
+            "explain queries/cat/0.png queries/cat/1.png",
+            2,
+            "explain takes one query, but 2 were given; run it once for each of them "
+            "(see `crnr explain --help`)",
+        ),
         ("explain queries", 2, "queries: explain takes one image, such as queries/cat/0.png"),
         (
             "explain features.npz -g of_features.h5",

@@ -183,11 +183,11 @@ def test_thousands_of_classes_are_drawn_with_few_objects(crnr: Runner) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.patches import Rectangle
 
-    from crnr_cli.report.plots import Panel, draw_explanation
+    from crnr_cli.report.explanation_plot import Panel, draw_explanation
 
     k = 3000
     values = np.random.default_rng(0).random(k)
-    panel = Panel("crnr", values, np.repeat(values, 2), 7, 9, "residual", "smallest")
+    panel = Panel("crnr", 7, 9, [7, 9], [0.1, 0.2], "smallest wins", {}, np.repeat(values, 2))
     figure = draw_explanation([panel], np.arange(0, 2 * k + 1, 2), [str(i) for i in range(k)], [])
     assert len(figure.findobj(LineCollection)) <= 8 + 2
     assert len(figure.findobj(Rectangle)) < 20
