@@ -146,7 +146,7 @@ def show_report(
     Notes that were printed early are not repeated. Of a dry run, the changes are printed as CSV.
     """
     from crnr_cli.gallery.gallery import describe
-    from crnr_cli.jobs.update import UpdateReport
+    from crnr_cli.gallery.rewriting import UpdateReport
     from crnr_cli.methods.by_neighbors import worst_index_measurement
 
     changes = asdict(report.changes) if isinstance(report, UpdateReport) else {}
