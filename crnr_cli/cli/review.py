@@ -11,7 +11,7 @@ from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, given_values, make_command
 from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
 from crnr_cli.cli.options import PrintOptions
-from crnr_cli.cli.parsing import Whole
+from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
 
 _LIMIT = 2000
@@ -31,6 +31,14 @@ def review(
         int,
         typer.Option(parser=Whole(), metavar="N", help="Show at most N answers, the most doubtful first."),
     ] = _LIMIT,
+    order: Annotated[
+        str,
+        typer.Option(
+            parser=Choice(("doubtful", "diverse")),
+            metavar="ORDER",
+            help="Put doubtful or diverse (doubtful and different) answers first.",
+        ),
+    ] = "doubtful",
     images_from: options.ImagesFrom = None,
     cache: Annotated[
         Path | None,
@@ -53,12 +61,22 @@ def review(
     from crnr_cli.system.extras import require_packages
 
     require_packages("report", "crnr review", "jinja2")
+    from crnr_cli.report.found_images import search_beside
     from crnr_cli.report.review import write_review
 
     query_options = QueryOptions(**model.to_fields(), cache=cache)
     with shown_progress(output.quiet) as progress:
         is_named = bool(given_values(context, ["gallery", "model_path"]))
-        report = run(table, gallery, limit, query_options, is_named=is_named)
+        search = search_beside([str(table)], images_from or [])
+        report = run(
+            table,
+            gallery,
+            limit,
+            query_options,
+            is_named=is_named,
+            diverse_by=search.find_or_none if order == "diverse" else None,
+            progress=progress,
+        )
         notes = write_review(report, path, table, gallery, query_options, images_from or [], progress)
     if output.json:
         print_json({"page": str(path), "answers": len(report.answers), "total": report.total, "notes": notes})

@@ -32,6 +32,15 @@ def read_thumbnails(
     }
 
 
+def shrink(image: Array, longest: int) -> Array:
+    """Return the image with at most `longest` pixels a side."""
+    if max(image.shape[:2]) <= longest:
+        return image
+    small = Image.fromarray(image)
+    small.thumbnail((longest, longest))
+    return np.asarray(small)
+
+
 def data_uri(image: Array) -> str:
     """Return a data URI: PNG for images that were small already, so every pixel is exact; JPEG for others."""
     kind = "png" if max(image.shape[:2]) < SIDE // 2 else "jpeg"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Batch, find_largest
-from crnr_cli.errors import CrnrError, DataError, GalleryError
+from crnr_cli.errors import CrnrError, DataError, GalleryError, UsageError
 from crnr_cli.gallery.extraction import split_by_cache
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import QueryOptions, queries_per_batch, with_model_at
 from crnr_cli.gallery.reading import open_recipe
+from crnr_cli.gallery.samples import BATCH
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import CodingMethod
 from crnr_cli.methods.base import states_of_parts
@@ -35,7 +37,12 @@ from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import format_count
 
 _CANDIDATES = 5  # classes to choose from
-_SAMPLES = 2  # of the gallery, for each of the two best classes
+_SAMPLES = 2  # of the gallery, for each of them
+_DIVERSE = 200  # answers that `--order diverse` chooses; the others follow by doubt
+_POOL = 4  # each is chosen among this many times as many of the most doubtful answers
+
+Numbered = tuple[int, Prediction]  # an answer, and the number of its row in the CSV, counted from 0
+FileOf = Callable[[str], str | None]  # the file of a path in the CSV, or None if it may not be read
 
 
 class ReviewItem(NamedTuple):
@@ -48,33 +55,63 @@ class ReviewItem(NamedTuple):
 
 @dataclass(frozen=True)
 class ReviewReport:
-    answers: list[ReviewItem]  # the most doubtful first; failures come last
+    answers: list[ReviewItem]  # in the order of the page; failures come last
     total: int  # of the answers in the CSV
     classes: list[str]  # all known classes
-    identity: str  # equal for equal answers
+    identity: str  # of the CSV: the same when it is written again with newer answers
+    content: str  # equal for equal answers
     gallery: FittedGallery | None
     no_gallery: str = ""  # why there is no gallery
+    is_diverse: bool = False  # whether the first answers are chosen to differ from each other
+    vectors: Mapping[str, Array] = field(default_factory=dict)  # of queries that were read already, by file
 
 
 def review(
-    table: Path, gallery_path: Path, limit: int, options: QueryOptions, *, is_named: bool
+    table: Path,
+    gallery_path: Path,
+    limit: int,
+    options: QueryOptions,
+    *,
+    is_named: bool,
+    diverse_by: FileOf | None = None,
+    progress: Progress = silent,
 ) -> ReviewReport:
-    """Return the answers to check. Unless `is_named`, the gallery may be missing."""
+    """Return the answers to check, the most doubtful first. Unless `is_named`, the gallery may be missing.
+
+    With the files of the queries in `diverse_by`, the first answers are doubtful and differ from each other.
+    """
     rows = _read_rows(table)
-    shown = sorted(rows, key=lambda numbered: _doubt_key(numbered[1]))[:limit]
+    gallery, why = _gallery(gallery_path, options, is_named=is_named)
+    shown = sorted(rows, key=lambda numbered: _doubt_key(numbered[1]))
+    vectors: dict[str, Array] = {}
+    if diverse_by is not None:
+        if gallery is None or gallery.recipe.kind != "pictures":
+            reason = why or f"{gallery_path}: was built from features"
+            raise UsageError(f"--order diverse compares images with a gallery of images; {reason}")
+        shown, vectors = _put_diverse_first(shown, limit, gallery, diverse_by, options, progress)
+    shown = shown[:limit]
     best, named = read_candidates(table, {number for number, _ in shown}, _CANDIDATES)
     answers = [ReviewItem(number, row, _candidates(row, best.get(number, []))) for number, row in shown]
-    gallery, why = _gallery(gallery_path, options, is_named=is_named)
     names = {name for _, row in rows for name in (row.label, row.runner_up) if name and name != UNKNOWN}
     names |= {name for answer in answers for name in answer.candidates}
     names.update(named, gallery.classes if gallery else [])
-    return ReviewReport(answers, len(rows), sorted(names), _identity(rows), gallery, why)
+    return ReviewReport(
+        answers=answers,
+        total=len(rows),
+        classes=sorted(names),
+        identity=_identity(table),
+        content=_content_digest(rows),
+        gallery=gallery,
+        no_gallery=why,
+        is_diverse=diverse_by is not None,
+        vectors=vectors,
+    )
 
 
-def _read_rows(table: Path) -> list[tuple[int, Prediction]]:
+def _read_rows(table: Path) -> list[Numbered]:
     """Return the answers with their numbers, each file once, without unrelated files."""
     require_file(table, "give a predictions file written by `crnr classify`")
-    rows: dict[str, tuple[int, Prediction]] = {}
+    rows: dict[str, Numbered] = {}
     for number, row in enumerate(read_predictions(table)):
         if not row.path:
             raise DataError(f"{table}: row {number + 1} has no path; was it written by `crnr classify`?")
@@ -97,7 +134,11 @@ def _candidates(row: Prediction, best: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name and name != UNKNOWN][:_CANDIDATES]
 
 
-def _identity(rows: Sequence[tuple[int, Prediction]]) -> str:
+def _identity(table: Path) -> str:
+    return hashlib.sha256(os.fsencode(table.resolve())).hexdigest()[:32]
+
+
+def _content_digest(rows: Sequence[Numbered]) -> str:
     digest = hashlib.sha256()
     for number, row in rows:
         digest.update(ascii((number, row)).encode())
@@ -119,6 +160,50 @@ def _gallery(path: Path, options: QueryOptions, *, is_named: bool) -> tuple[Fitt
     return gallery, ""
 
 
+def _put_diverse_first(
+    ordered: Sequence[Numbered],
+    limit: int,
+    gallery: FittedGallery,
+    file_of: FileOf,
+    options: QueryOptions,
+    progress: Progress,
+) -> tuple[list[Numbered], dict[str, Array]]:
+    """Return the answers, the chosen ones first, and the vectors of the files that were read."""
+    count = min(limit, _DIVERSE)
+    pool = [(place, row) for place, (_, row) in enumerate(ordered[: _POOL * count]) if row.label]
+    found = [(place, file) for place, row in pool if (file := file_of(row.path)) is not None]
+    places, files = [place for place, _ in found], [file for _, file in found]
+    vectors: dict[int, Array] = {}
+    for part, recipe in _open_parts(files, gallery, options):
+        for queries, batch in _read_vectors(part, recipe, gallery, options):
+            vectors.update(zip(queries, batch.values, strict=True))
+            progress("comparing", len(vectors), len(files))
+    readable = sorted(vectors)
+    if not readable:
+        return list(ordered), {}
+    chosen = choose_diverse(np.stack([vectors[i] for i in readable]), count)
+    first = [places[readable[i]] for i in chosen]
+    others = sorted(set(range(len(ordered))).difference(first))
+    return [ordered[place] for place in [*first, *others]], {files[i]: vectors[i] for i in readable}
+
+
+def choose_diverse(vectors: Array, count: int) -> list[int]:
+    """Return `count` of these unit vectors, given by falling doubt, that are doubtful and differ.
+
+    A greedy k-centre search: the first is the most doubtful; each next one, of a pool of the most doubtful
+    that grows with the choice, is the one whose nearest chosen vector is farthest. Takes one product of the
+    matrix with a vector per choice.
+    """
+    nearest = np.full(len(vectors), -np.inf)  # the cosine with the nearest of the chosen
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(vectors)):
+        best = int(nearest[: _POOL * len(chosen) + 1].argmin())
+        chosen.append(best)
+        np.maximum(nearest, vectors @ vectors[best], out=nearest)
+        nearest[chosen] = np.inf
+    return chosen
+
+
 class Supporters(NamedTuple):
     """The strongest samples by class, for each of several queries."""
 
@@ -131,30 +216,42 @@ def find_supporters(
     files: Sequence[str],
     classes: Sequence[Sequence[str]],
     options: QueryOptions,
+    known: Mapping[str, Array],
     progress: Progress = silent,
 ) -> Supporters:
-    """Return the samples that most support these classes of each image; unknown classes have none."""
-    nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
+    """Return the samples that most support these classes of each image; unknown classes have none.
+
+    Files with `known` vectors are not read.
+    """
+    found: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
-        return Supporters(nothing, "the gallery was built from features")
-    parts = _divide_by_cache(list_named_images(files), gallery, options)
+        return Supporters(found, "the gallery was built from features")
+    unread = [i for i, file in enumerate(files) if file not in known]
     try:
-        opened = [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
+        opened = _open_parts([files[i] for i in unread], gallery, options)
     except CrnrError as e:  # the model is missing or has changed
-        return Supporters(nothing, str(e))
+        return Supporters(found, str(e))
     place = {name: k for k, name in enumerate(gallery.classes)}
     spellings = Spellings(gallery.classes)
-    found = nothing
     done = 0
+
+    def compare(queries: Sequence[int], vectors: Array) -> None:
+        nonlocal done
+        names = [[name for name in classes[query] if spellings.find(name)] for query in queries]
+        places = [[place[spellings.spell(name)] for name in of_query] for of_query in names]
+        strong = find_strongest_samples(gallery, vectors, places, _SAMPLES)
+        for query, of_query, samples in zip(queries, names, strong, strict=True):
+            found[query] = dict(zip(of_query, samples, strict=True))
+        done += len(queries)
+        progress("comparing", done, len(files))
+
+    read = [i for i, file in enumerate(files) if file in known]
+    for start in range(0, len(read), BATCH):
+        some = read[start : start + BATCH]
+        compare(some, np.stack([known[files[i]] for i in some]))
     for part, recipe in opened:
-        for queries, vectors in _read_vectors(part, recipe, gallery, options):
-            known = [[name for name in classes[query] if spellings.find(name)] for query in queries]
-            places = [[place[spellings.spell(name)] for name in names] for names in known]
-            strong = find_strongest_samples(gallery, vectors.values, places, _SAMPLES)
-            for query, names, samples in zip(queries, known, strong, strict=True):
-                found[query] = dict(zip(names, samples, strict=True))
-            done += len(vectors.names)
-            progress("comparing", done, len(files))
+        for queries, batch in _read_vectors(part, recipe, gallery, options):
+            compare([unread[query] for query in queries], batch.values)
     return Supporters(found)
 
 
@@ -163,6 +260,15 @@ class _Part(NamedTuple):
 
     source: Images
     queries: list[int]  # the number of each
+
+
+def _open_parts(
+    files: Sequence[str], gallery: FittedGallery, options: QueryOptions
+) -> list[tuple[_Part, OpenRecipe]]:
+    if not files:
+        return []
+    parts = _divide_by_cache(list_named_images(files), gallery, options)
+    return [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
 
 
 def _divide_by_cache(source: Images, gallery: FittedGallery, options: QueryOptions) -> list[_Part]:
@@ -192,8 +298,9 @@ def limit_note(report: ReviewReport) -> str:
     shown = len(report.answers)
     if shown == report.total:
         return ""
+    order = "doubtful and different ones" if report.is_diverse else "the most doubtful"
     return (
-        f"{shown} of {format_count(report.total, 'answer')} are on the page, the most doubtful first; "
+        f"{shown} of {format_count(report.total, 'answer')} are on the page, {order} first; "
         "--limit shows more"
     )
 

@@ -40,6 +40,11 @@ class ImageSearch:
             result = OUTSIDE
         return result
 
+    def find_or_none(self, name: str) -> str | None:
+        """Return the file, or None if it is not there or may not be shown."""
+        file = self.find(name)
+        return None if file in (OUTSIDE, MISSING) else file
+
     def _places(self, name: str) -> Iterator[str]:
         yield name
         for folder in self.folders:

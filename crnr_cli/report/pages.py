@@ -13,6 +13,8 @@ from markupsafe import Markup
 from crnr_cli import __version__
 from crnr_cli.system.files import replacing
 
+_TOOLS = {"review"}  # pages on which a person decides, with the script tools.js before their own
+
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     """Render `template`.html, with the common style and the style and script of the same name, if any.
@@ -33,9 +35,8 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     known = environment.list_templates()
     styles = [name for name in ("page.css", f"{template}.css") if name in known]
     style = "".join(loader.get_source(environment, name)[0] for name in styles)
-    script = ""
-    if f"{template}.js" in known:
-        script = loader.get_source(environment, f"{template}.js")[0]
+    scripts = [*(["tools.js"] if template in _TOOLS else []), f"{template}.js"]
+    script = "".join(loader.get_source(environment, name)[0] for name in scripts if name in known)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     pieces = environment.get_template(f"{template}.html").generate(
         context, style=Markup(style), script=Markup(script), script_hash=digest, version=__version__

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from crnr_cli.gallery.queries import QueryOptions
-from crnr_cli.images.thumbnails import data_uri
+from crnr_cli.images.thumbnails import data_uri, shrink
 from crnr_cli.jobs.review import ReviewItem, ReviewReport, find_supporters, limit_note
 from crnr_cli.progress import Progress, silent
 from crnr_cli.report.found_images import (
@@ -25,10 +28,14 @@ from crnr_cli.report.found_images import (
 from crnr_cli.report.names import printable
 from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN
+from crnr_cli.system.names import with_slashes
 
 _SIDE = 160  # of the images of answers, in pixels
+_LARGE_SIDE = 480  # of the images of the first answers, which fill the card
 _SAMPLE_SIDE = 96  # of gallery images
 PER_PART = 512  # images that are in memory at the same time, and that the page unpacks at once
+_N_LARGE = 256  # a page with large images of all answers would be too big
+_PER_LARGE = 16  # large images that the page unpacks at once
 
 
 def write_review(
@@ -43,7 +50,8 @@ def write_review(
     """Write the page; return notes on everything that is not on it."""
     search = search_beside([str(table)], images_from)
     names = [answer.row.path if answer.row.label else None for answer in report.answers]
-    samples, why = _samples(report, search, options, progress)
+    files = [search.find(answer.row.path) for answer in report.answers]
+    samples, why = _samples(report, files, options, progress)
     used = sorted({sample for of_answer in samples for found in of_answer.values() for sample in found})
     queries, of_gallery = _Embedded(progress, "images"), _Embedded(progress, "gallery images")
     sample_names: list[str] = []
@@ -64,18 +72,22 @@ def write_review(
             "date": datetime.now(UTC).strftime("%Y-%m-%d, %H:%M UTC"),
             "n_answers": len(report.answers),
             "total": report.total,
-            "by": "probability" if _has_probabilities(report) else "margin",
+            "order": _describe_order(report),
             "no_gallery": printable(why),
             "data": {
                 "identity": report.identity,
+                "content": report.content,
                 "unknown": UNKNOWN,
                 "classes": report.classes,
-                "answers": _records(report, samples, place),
+                "answers": _records(report, samples, place, [_link(file, path) for file in files]),
                 "samples": [printable(name) for name in sample_names],
+                "side": _SIDE,
                 "per_part": PER_PART,
+                "per_large": _PER_LARGE,
             },
             # These are decoded while the page is written, so few are in memory.
-            "images": queries.parts(names, search, options.max_pixels, _SIDE),
+            "images": queries.parts(names, search, options.max_pixels, _SIDE, _LARGE_SIDE),
+            "large_images": queries.large_parts(),
             "sample_images": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
         },
     )
@@ -94,39 +106,76 @@ class _Embedded:
     progress: Progress
     step: str
     found: FoundImages = field(default_factory=lambda: FoundImages({}, [], []))
+    large: list[str] = field(default_factory=list)  # data URIs; empty for images that are small anyway
 
     def parts(
-        self, names: Sequence[str | None], search: ImageSearch, max_pixels: int, longest: int
+        self, names: Sequence[str | None], search: ImageSearch, max_pixels: int, longest: int, large: int = 0
     ) -> Iterator[list[str]]:
-        """Yield the images of these names as data URIs; empty for images that are not shown, and for None."""
-        for start in range(0, len(names), PER_PART):
-            part = names[start : start + PER_PART]
-            found = find_images([name for name in part if name is not None], search, max_pixels, longest)
+        """Yield the images of these names as data URIs; empty for images that are not shown, and for None.
+
+        The first images are also kept with up to `large` pixels.
+        """
+        done: list[str] = []
+        n_large = min(_N_LARGE, len(names)) if large else 0
+        edges = [*range(0, n_large, PER_PART // 8), *range(n_large, len(names), PER_PART), len(names)]
+        for start, end in pairwise(edges):
+            part, side = names[start:end], large if start < n_large else longest
+            found = find_images([name for name in part if name is not None], search, max_pixels, side)
             # Only counted, as they are on the page now.
             self.found.images.update(dict.fromkeys(found.images, np.empty(0)))
             self.found.missing += found.missing
             self.found.outside += found.outside
-            self.progress(self.step, start + len(part), len(names))
-            yield [
-                data_uri(found.images[name]) if name is not None and name in found.images else ""
-                for name in part
-            ]
+            images = [found.images.get(name) if name is not None else None for name in part]
+            if start < n_large:
+                self.large += [
+                    "" if image is None or max(image.shape[:2]) <= longest else data_uri(image)
+                    for image in images
+                ]
+            done += ["" if image is None else data_uri(shrink(image, longest)) for image in images]
+            self.progress(self.step, end, len(names))
+            if len(done) >= PER_PART:
+                yield done[:PER_PART]
+                done = done[PER_PART:]
+        if done:
+            yield done
+
+    def large_parts(self) -> Iterator[list[str]]:
+        """Yield the large images, a few at a time; the small ones must have been written before."""
+        if any(self.large):
+            for start in range(0, len(self.large), _PER_LARGE):
+                yield self.large[start : start + _PER_LARGE]
+
+
+def _link(file: str, page: Path) -> str | int:
+    """Return the address of a file relative to the page; 0 if it was not found, -1 if it is not allowed."""
+    if file in (MISSING, OUTSIDE):
+        return 0 if file == MISSING else -1
+    place = os.path.abspath(file)  # noqa: PTH100 - links are not followed, because the browser does not
+    try:
+        relative = os.path.relpath(place, os.path.abspath(page.parent))  # noqa: PTH100
+    except ValueError:  # another drive
+        return Path(place).as_uri()
+    return quote(os.fsencode(with_slashes(relative)))
 
 
 def _samples(
-    report: ReviewReport, search: ImageSearch, options: QueryOptions, progress: Progress
+    report: ReviewReport, files: Sequence[str], options: QueryOptions, progress: Progress
 ) -> tuple[list[Mapping[str, list[int]]], str]:
-    """Return every answer's strongest gallery samples of its two best classes, or a reason."""
+    """Return every answer's strongest gallery samples of the classes to choose from, or a reason."""
     nothing: list[Mapping[str, list[int]]] = [{} for _ in report.answers]
     if report.gallery is None:
         return nothing, report.no_gallery
-    found = [search.find(answer.row.path) if answer.row.label else MISSING for answer in report.answers]
-    readable = [i for i, file in enumerate(found) if file not in (OUTSIDE, MISSING)]
+    readable = [
+        i
+        for i, (answer, file) in enumerate(zip(report.answers, files, strict=True))
+        if answer.row.label and file not in (OUTSIDE, MISSING)
+    ]
     strong = find_supporters(
         report.gallery,
-        [found[i] for i in readable],
-        [report.answers[i].candidates[:2] for i in readable],
+        [files[i] for i in readable],
+        [report.answers[i].candidates for i in readable],
         options,
+        report.vectors,
         progress,
     )
     for i, samples in zip(readable, strong.samples, strict=True):
@@ -134,17 +183,23 @@ def _samples(
     return nothing, strong.note
 
 
-def _has_probabilities(report: ReviewReport) -> bool:
-    return any(answer.row.probability is not None for answer in report.answers)
+def _describe_order(report: ReviewReport) -> str:
+    if report.is_diverse:
+        return "doubtful and different ones"
+    has_probabilities = any(answer.row.probability is not None for answer in report.answers)
+    return f"the smallest {'probability' if has_probabilities else 'margin'}"
 
 
 def _records(
-    report: ReviewReport, samples: Sequence[Mapping[str, list[int]]], place: Mapping[int, int]
+    report: ReviewReport,
+    samples: Sequence[Mapping[str, list[int]]],
+    place: Mapping[int, int],
+    links: Sequence[str | int],
 ) -> list[list[Any]]:
     """Return the answers as short lists, because there may be many; classes are indexes."""
     number = {name: i for i, name in enumerate(report.classes)}
 
-    def record(answer: ReviewItem, of_answer: Mapping[str, list[int]]) -> list[Any]:
+    def record(answer: ReviewItem, of_answer: Mapping[str, list[int]], link: str | int) -> list[Any]:
         row = answer.row
         label = -1 if row.label == UNKNOWN else None if row.label is None else number[row.label]
         return [
@@ -155,7 +210,8 @@ def _records(
             row.probability,
             row.margin,
             row.status,
-            [[place[sample] for sample in of_answer.get(name, [])] for name in answer.candidates[:2]],
+            1 if link == row.path else link,  # most links equal the path
+            [[place[sample] for sample in of_answer.get(name, [])] for name in answer.candidates],
         ]
 
-    return [record(answer, found) for answer, found in zip(report.answers, samples, strict=True)]
+    return [record(*each) for each in zip(report.answers, samples, links, strict=True)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from helpers.browser import click, eventually, no_complaint, opened, requests
+from helpers.browser import click, data_of, eventually, no_complaint, opened, requests
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_images
@@ -69,9 +69,10 @@ def text(browser: Any, id: str) -> str:
 def decided(browser: Any) -> dict[str, str]:
     """Return what the storage of the browser has for this page: the numbers of rows, and the classes."""
     found = browser.execute_script(
-        "const prefix = `crnr-review-${JSON.parse(document.getElementById('data').textContent).identity}-`;"
-        "return Object.entries(localStorage).filter(([key]) => key.startsWith(prefix))"
-        ".map(([key, value]) => [key.slice(prefix.length), JSON.parse(value)[0]])"
+        "const {identity, answers} = JSON.parse(document.getElementById('data').textContent);"
+        "const keyOf = (path) => `crnr-review-${identity}-${JSON.stringify(path).slice(1, -1)}`;"
+        "return answers.map(([number, path]) => [String(number), localStorage.getItem(keyOf(path))])"
+        ".filter(([, value]) => value !== null).map(([number, value]) => [number, JSON.parse(value)[0]])"
     )
     return dict(found)
 
@@ -229,13 +230,13 @@ def test_keys_choose_classes_and_undo(browser: Any, small: Path, tmp_path: Path)
     press(browser, Keys.ENTER)
     assert decided(browser) == {"0": "anteater", "1": "unknown"}
     # A name that matches nothing is not taken by Enter alone.
-    press(browser, "z", "e", "b", Keys.ENTER)
+    press(browser, "y", "a", "k", Keys.ENTER)
     assert len(decided(browser)) == 2
     press(browser, Keys.ESCAPE)
     assert browser.execute_script("return document.activeElement.id") == "list"
-    press(browser, "z", "e", "b", Keys.ARROW_DOWN, Keys.ENTER)
+    # Names that begin with z or u.
+    press(browser, "/", "z", "e", "b", Keys.ARROW_DOWN, Keys.ENTER)
     assert decided(browser)["2"] == "zeb"
-    # Names that begin with u.
     press(browser, "/", "u", "n", "i", Keys.ENTER)
     assert decided(browser)["3"] == "unicorn"
     press(browser, "-")
@@ -291,22 +292,69 @@ def test_the_mouse_does_the_same(browser: Any, small: Path) -> None:
     assert no_complaint(browser)
 
 
+def shown_rows(browser: Any) -> list[int]:
+    script = "return [...document.querySelectorAll('.row')].map((row) => Number(row.id.slice(4)) + 1)"
+    return sorted(browser.execute_script(script))
+
+
 def test_answers_can_be_filtered(browser: Any, small: Path) -> None:
     from selenium.webdriver import Keys
     from selenium.webdriver.support.select import Select
 
     fresh(browser, small)
     press(browser, Keys.ENTER, "1")
-    shown = Select(browser.find_element("id", "filter"))
-    counts = {}
-    for value in ("all", "todo", "corrected", "accepted", "rejected", "failed"):
-        shown.select_by_value(value)
-        counts[value] = len(browser.find_elements("css selector", ".row"))
-    assert counts == {"all": 6, "todo": 3, "corrected": 1, "accepted": 1, "rejected": 1, "failed": 1}
-    shown.select_by_value("todo")
+    selects = {name: Select(browser.find_element("id", name)) for name in ("filter", "status", "class")}
+    found: dict[str, list[int]] = {}
+    for name, values in (
+        ("filter", ("todo", "done", "corrected", "accepted", "changed", "all")),
+        ("status", ("answered", "rejected", "failed", "all")),
+    ):
+        for value in values:
+            selects[name].select_by_value(value)
+            found[value] = shown_rows(browser)
+    assert found == {
+        "all": [1, 2, 3, 4, 5, 6],
+        "todo": [3, 4, 5],
+        "done": [1, 2],
+        "corrected": [2],
+        "accepted": [1],
+        "changed": [],
+        "answered": [1, 3, 4, 5],
+        "rejected": [2],
+        "failed": [6],
+    }
+    names = [option.text for option in selects["class"].options]
+    assert names == ["all", "ant (1)", "anteater (1)", "bee (1)", "unicorn (1)"]
+    selects["filter"].select_by_value("todo")
     browser.find_element("id", "list").click()
     browser.find_element("id", "accept").click()
-    assert len(browser.find_elements("css selector", ".row")) == 2
+    assert shown_rows(browser) == [4, 5]
+    assert no_complaint(browser)
+
+
+def test_filters_work_by_keyboard(browser: Any, small: Path) -> None:
+    from selenium.webdriver import Keys
+
+    fresh(browser, small)
+    press(browser, ".")
+    assert browser.execute_script("return document.activeElement.id") == "class"
+    press(browser, "b", Keys.ENTER)  # the class that begins with b
+    assert browser.execute_script("return document.activeElement.id") == "list"
+    assert shown_rows(browser) == [3]
+    assert text(browser, "place") == "Answer 3 of 6"
+    assert text(browser, "answers") == "1 of 6 answers"
+    # Together with a status that no answer of the class has, nothing is left, and the page offers a way out.
+    press(browser, ".", Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    assert shown_rows(browser) == []
+    assert browser.find_element("id", "empty").is_displayed()
+    browser.find_element("id", "show-all").click()
+    assert shown_rows(browser) == [1, 2, 3, 4, 5, 6]
+    press(browser, ".", "u")  # a letter for the filter, not for the page
+    assert shown_rows(browser) == [5]
+    press(browser, Keys.ESCAPE)
+    assert shown_rows(browser) == [1, 2, 3, 4, 5, 6]
+    assert browser.execute_script("return document.activeElement.id") == "list"
+    assert decided(browser) == {}
     assert no_complaint(browser)
 
 
@@ -329,13 +377,175 @@ def test_two_pages_do_not_mix_and_two_tabs_of_one_do(browser: Any, small: Path) 
     assert text(browser, "count") == "1 of 5 reviewed, 0 corrected"
     # A second tab decides the next answer: the browser stores that, and sends the first tab an event.
     browser.execute_script(
-        "const key = Object.keys(localStorage)[0].replace(/0$/, '1');"
+        "const key = Object.keys(localStorage)[0].replace('0.png', '1.png');"
         "const newValue = JSON.stringify(['unknown', '2026-01-01T00:00:00Z']);"
         "localStorage.setItem(key, newValue);"
         "dispatchEvent(new StorageEvent('storage', {key, newValue, storageArea: localStorage}));"
     )
     assert text(browser, "count") == "2 of 5 reviewed, 0 corrected"
     assert no_complaint(browser)
+
+
+def test_decisions_are_kept_for_newer_answers(browser: Any, small: Path) -> None:
+    """They belong to the query, whatever its row; an answer that has changed since is marked."""
+    from selenium.webdriver import Keys
+
+    fresh(browser, small)
+    press(browser, Keys.ENTER, "1", "1")  # ant is right, unknown is c"o,w, bee is right
+    before = stored(browser)
+    rows = read_rows(small.parent / "out.csv")
+    rows[0]["label"], rows[0]["runner_up"], rows[0]["margin"] = "bee", "ant", "0.9"
+    rows[1]["label"], rows[1]["runner_up"], rows[1]["status"] = 'c"o,w', "ant", "ok"
+    with (small.parent / "out.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(reversed(rows))
+    assert Runner(small.parent)("review", "out.csv", "-q") == Outcome(0, "", "")
+    with remembering(browser, before):
+        opened(browser, small)
+    assert decided(browser) == {"5": "ant", "4": 'c"o,w', "3": "bee"}
+    assert text(browser, "count") == "3 of 5 reviewed, 1 corrected, 2 with another answer since"
+    press(browser, Keys.HOME)
+    assert text(browser, "path") == "q/x/1.png"
+    assert text(browser, "changed") == "Changed: the answer was unknown when you decided."
+    assert text(browser, "sure") == "margin 0.200, accepted"
+    press(browser, Keys.ARROW_DOWN)
+    assert text(browser, "path") == "q/x/2.png"
+    assert not browser.find_element("id", "changed").is_displayed()
+    press(browser, Keys.END, Keys.ARROW_UP)
+    assert text(browser, "path") == "q/x/0.png"
+    assert text(browser, "state") == "bee ant"
+    assert text(browser, "changed") == "Changed: the answer was ant when you decided."
+    press(browser, Keys.ENTER)  # now the new answer is accepted
+    assert text(browser, "count") == "3 of 5 reviewed, 0 corrected, 1 with another answer since"
+    assert no_complaint(browser)
+
+
+def test_decisions_on_a_page_of_an_earlier_version_are_taken_over(browser: Any, small: Path) -> None:
+    content = data_of(small)["content"]
+    old = {f"crnr-review-{content}-1": json.dumps(["bee", "2026-01-01T00:00:00Z"]), "others": "stay"}
+    with remembering(browser, old):
+        opened(browser, small)
+    assert decided(browser) == {"1": "bee"}
+    assert text(browser, "count") == "1 of 5 reviewed, 1 corrected"
+    assert len(stored(browser)) == 2
+    press(browser, "u")
+    reload(browser)
+    assert stored(browser) == {"others": "stay"}
+
+
+@pytest.fixture
+def photos(crnr: Runner) -> Path:
+    """A page with photographs: one that is there, and others that are gone, elsewhere, or no image."""
+    from PIL import Image
+
+    (crnr.here / "here").mkdir()
+    for name in ("here/a #1.jpg", "here/gone.jpg", "outside.jpg"):
+        Image.radial_gradient("L").resize((1600, 1200)).save(crnr.here / name)
+    make_images(crnr.here / "here" / "q", classes=("x",), per_class=1)
+    rows = ["a #1.jpg", "gone.jpg", "../outside.jpg", "never.jpg", "q/x/0.png"]
+    content = "".join(f"{name},,ant,bee,0.{i}\n" for i, name in enumerate(rows))
+    (crnr.here / "here" / "out.csv").write_text(f"path,truth,label,runner_up,margin\n{content}")
+    here = crnr.here / "here"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert Runner(here)("review", "out.csv", "-q") == Outcome(0, "", "")
+    (here / "gone.jpg").unlink()
+    return here / "review.html"
+
+
+def is_open(browser: Any) -> bool:
+    return bool(browser.execute_script("return document.getElementById('zoom').open"))
+
+
+def zoomed(browser: Any) -> tuple[int, int]:
+    """Return the size of the image in the zoom, in its own pixels, when it has been read."""
+    script = "const [image] = document.querySelectorAll('#zoom-image img'); "
+    eventually(lambda: browser.execute_script(script + "return Boolean(image?.complete)"), True)
+    return tuple(browser.execute_script(script + "return [image.naturalWidth, image.naturalHeight]"))
+
+
+def test_z_and_click_show_the_file_itself(browser: Any, photos: Path) -> None:
+    from selenium.webdriver import Keys
+
+    fresh(browser, photos)
+    assert requests(browser) == [photos.as_uri()]  # nothing but the page, until somebody asks
+    press(browser, "z")
+    assert is_open(browser)
+    assert zoomed(browser) == (1600, 1200)
+    assert requests(browser) == [(photos.parent / "a #1.jpg").as_uri()]
+    assert text(browser, "zoom-name") == "a #1.jpg"
+    assert not browser.find_element("id", "zoom-sign").is_displayed()
+    width = "return document.querySelector('#zoom-image img').getBoundingClientRect().width"
+    assert browser.execute_script(width) <= 1280
+    press(browser, "z")  # its own pixels, which do not fit
+    assert browser.execute_script(width) == 1600
+    press(browser, "z")
+    assert not is_open(browser)
+    assert browser.execute_script("return document.activeElement.id") == "list"
+    press(browser, "z", Keys.ENTER, "2", "-", Keys.ARROW_DOWN)  # no key decides about a page that is covered
+    assert is_open(browser)
+    press(browser, Keys.ESCAPE)
+    assert not is_open(browser)
+    assert (decided(browser), text(browser, "place")) == ({}, "Answer 1 of 5")
+    click(browser, browser.find_element("id", "image"))
+    eventually(lambda: is_open(browser), True)
+    click(browser, browser.find_element("id", "zoom-close"))
+    eventually(lambda: is_open(browser), False)
+    press(browser, Keys.ENTER)  # keys work on
+    assert decided(browser) == {"0": "ant"}
+    press(browser, Keys.END, "z")
+    assert zoomed(browser)[0] < 48  # an image that fits has nothing to enlarge: z closes
+    press(browser, "z")
+    assert not is_open(browser)
+    assert no_complaint(browser)
+
+
+def test_page_tells_why_a_file_is_not_shown(browser: Any, photos: Path) -> None:
+    from selenium.webdriver import Keys
+
+    fresh(browser, photos)
+    signs = {}
+    for _ in range(3):
+        press(browser, Keys.ARROW_DOWN, "z")
+        eventually(lambda: browser.find_element("id", "zoom-sign").is_displayed(), True)
+        has_image = bool(browser.find_elements("css selector", "#zoom-image img"))
+        signs[text(browser, "zoom-name")] = (text(browser, "zoom-sign"), has_image)
+        assert text(browser, "spoken") == text(browser, "zoom-sign")
+        press(browser, Keys.ESCAPE)
+        assert not is_open(browser)
+    outside = "it is outside of the folders that the page may link to. Name its folder with --images-from."
+    assert signs == {
+        "gone.jpg": ("The file is not at gone.jpg, or this browser cannot show it.", True),
+        "../outside.jpg": (f"The file itself is not shown: {outside}", False),
+        "never.jpg": ("The file itself is not shown: it was not found when the page was made.", False),
+    }
+    urls = requests(browser)
+    assert (photos.parent.parent / "outside.jpg").as_uri() not in urls
+    press(browser, Keys.HOME, "z")
+    assert zoomed(browser) == (1600, 1200)
+    assert not browser.find_element("id", "zoom-sign").is_displayed()
+
+
+def test_all_choices_have_examples(browser: Any, digits: Runner) -> None:
+    fresh(browser, digits.here / "review.html")
+    counts = browser.execute_script(
+        "return [...document.querySelectorAll('#candidates button')]"
+        ".map((one) => one.querySelectorAll('img[src^=\"data:image\"]').length)"
+    )
+    assert counts == [2, 2, 2, 2, 2]
+    for button in browser.find_elements("css selector", "#candidates button"):
+        name = button.find_element("css selector", ".name").text
+        titles = [image.get_attribute("title") for image in button.find_elements("css selector", "img")]
+        assert [Path(title).parent.name for title in titles] == [name, name]
+
+
+def test_image_fills_its_card(browser: Any, digits: Runner) -> None:
+    fresh(browser, digits.here / "review.html")
+    card, image = browser.execute_script(
+        "return ['detail', 'image'].map((id) => document.getElementById(id).clientWidth)"
+    )
+    assert image > 0.9 * card
 
 
 def test_decisions_can_be_forgotten(browser: Any, small: Path) -> None:
@@ -390,7 +600,8 @@ def test_the_page_fits_the_screen_and_everything_has_a_name(browser: Any, digits
     active = browser.find_element("id", "list").get_attribute("aria-activedescendant")
     assert selected[0].get_attribute("id") == active
     small = browser.execute_script(
-        "return [...document.querySelectorAll('button')].filter((one) => one.offsetHeight < 40).length"
+        "return [...document.querySelectorAll('button')]"
+        ".filter((one) => one.offsetParent && one.offsetHeight < 40).length"
     )
     assert small == 0
     assert no_complaint(browser)

@@ -1,114 +1,75 @@
-"use strict";
 (() => {
-  const byId = (id) => document.getElementById(id);
+  const { byId, element, shown, say, packed, thumb, keepDecisions, makeZoom, makeClassBox, saveCsv } = tools;
   const data = JSON.parse(byId("data").textContent);
-  const { identity, unknown, classes, samples, per_part: perPart } = data;
-  const answers = data.answers.map(([number, path, label, candidates, probability, margin, status, strong]) => ({
-    number, path, candidates: candidates.map((k) => classes[k]), probability, margin, status, strong,
+  const { identity, unknown, classes, samples, side, per_part: perPart, per_large: perLarge } = data;
+  const answers = data.answers.map(([number, path, label, candidates, probability, margin, status, link, strong]) => ({
+    number, path, candidates: candidates.map((k) => classes[k]), probability, margin, status, link, strong,
     label: label === null ? "" : label === -1 ? unknown : classes[label],
   }));
   const HEIGHT = 64; // of a row, as in the style
   const SPARE = 8; // rows that are made outside of what is seen
-  const MOST_NAMES = 8;
-  const PREFIX = `crnr-review-${identity}-`;
-  const list = byId("list"), rows = byId("rows"), box = byId("name"), names = byId("names");
+  const list = byId("list"), rows = byId("rows");
+  const imageOf = packed("script.images", perPart), sampleImage = packed("script.sample-images", perPart);
+  const largeImage = packed("script.large-images", perLarge);
 
-  const element = (tag, text, className) => {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    if (className) made.className = className;
-    return made;
-  };
-  // Characters that would not be seen, or change how others are seen, are shown as escapes.
-  const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
-  const shown = (text) =>
-    text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`)
-      .replace(/[\ud800-\udfff]/gu, "\ufffd");
-
-  // Images are unpacked when they are first seen.
-  const packed = (selector) => {
-    const parts = [...document.querySelectorAll(selector)], unpacked = [];
-    return (i) => {
-      const part = Math.floor(i / perPart);
-      if (part >= parts.length) return "";
-      if (!unpacked[part]) {
-        unpacked[part] = JSON.parse(parts[part].textContent);
-        parts[part].textContent = "";
-      }
-      return unpacked[part][i % perPart];
-    };
-  };
-  const imageOf = packed("script.images"), sampleImage = packed("script.sample-images");
-  const thumb = (source, alt) => {
-    if (!source) return element("span", undefined, "thumb");
-    const image = element("img", undefined, "thumb");
-    image.alt = alt;
-    image.addEventListener("load", () => {
-      image.classList.toggle("tiny", Math.max(image.naturalWidth, image.naturalHeight) <= 48);
-    });
-    image.src = source;
-    return image;
-  };
-
-  // What was decided, by the place of the answer: the name of the class, and when.
-  const decisions = new Map();
-  const history = [];
-  const placeOf = new Map(answers.map((answer, i) => [answer.number, i]));
   const warn = (text) => {
     byId("warning").textContent = text;
     byId("warning").hidden = false;
   };
-  let isKept = true, isSaved = true;
-  const notKept = () => {
-    isKept = false;
-    warn("This browser does not remember your decisions. Save corrections.csv before you close the page.");
-  };
-  const store = (i) => {
-    const key = PREFIX + answers[i].number, decided = decisions.get(i);
-    try {
-      if (decided) localStorage.setItem(key, JSON.stringify([decided.name, decided.when]));
-      else localStorage.removeItem(key);
-    } catch {
-      notKept();
-    }
-  };
-  const parsed = (text) => {
-    try {
-      const [name, when] = JSON.parse(text);
-      return typeof name === "string" && name && typeof when === "string" ? { name, when } : null;
-    } catch {
-      return null;
-    }
-  };
-  const load = () => {
-    try {
-      for (let i = 0; i < localStorage.length; i++) {
-        const key = localStorage.key(i);
-        if (!key.startsWith(PREFIX)) continue;
-        const place = placeOf.get(Number(key.slice(PREFIX.length)));
-        const decided = place === undefined ? null : parsed(localStorage.getItem(key));
-        if (decided) decisions.set(place, decided);
-      }
-    } catch {
-      notKept();
-    }
-    const order = [...decisions].sort(([, a], [, b]) => (a.when < b.when ? -1 : a.when > b.when ? 1 : 0));
-    for (const [i] of order) history.push({ i, before: undefined });
-  };
+  // Decisions are kept by the path of the query, so that they also hold for later answers to it.
+  const prefix = `crnr-review-${identity}-`, keys = answers.map(({ path }) => JSON.stringify(path).slice(1, -1));
+  try {
+    // Pages of earlier versions kept them by the number of the row, for equal answers only.
+    answers.forEach(({ number }, i) => {
+      const old = `crnr-review-${data.content}-${number}`, value = localStorage.getItem(old);
+      if (value === null) return;
+      localStorage.setItem(prefix + keys[i], value);
+      localStorage.removeItem(old);
+    });
+  } catch { /* keepDecisions finds out as well, and warns */ }
+  const decisions = keepDecisions({
+    prefix, keys,
+    labels: answers.map(({ label }) => label),
+    onLost: () => warn("This browser does not remember your decisions. Save corrections.csv before you close the page."),
+    onChange: () => refresh(),
+  });
 
   const hasFailed = (answer) => !answer.label;
   const reviewable = answers.filter((answer) => !hasFailed(answer)).length;
   const isCorrected = (i) => decisions.has(i) && decisions.get(i).name !== answers[i].label;
-  const FILTERS = {
-    all: () => true,
-    todo: (i) => !decisions.has(i) && !hasFailed(answers[i]),
+  const isTodo = (i) => !decisions.has(i) && !hasFailed(answers[i]);
+  const ANY = () => true;
+  const REVIEWED = {
+    all: ANY,
+    todo: isTodo,
+    done: (i) => decisions.has(i),
     corrected: isCorrected,
     accepted: (i) => decisions.has(i) && !isCorrected(i),
+    changed: (i) => decisions.hasChanged(i),
+  };
+  const STATUS = {
+    all: ANY,
+    answered: (i) => answers[i].label && answers[i].label !== unknown,
     rejected: (i) => answers[i].label === unknown,
     failed: (i) => hasFailed(answers[i]),
   };
-  const filter = byId("filter");
-  let view = [], current = 0, announced = "";
+  const filters = { reviewed: byId("filter"), status: byId("status"), label: byId("class") };
+  const passes = () => {
+    const isReviewed = REVIEWED[filters.reviewed.value], hasStatus = STATUS[filters.status.value];
+    const label = filters.label.value && classes[Number(filters.label.value)];
+    return (i) => isReviewed(i) && hasStatus(i) && (!label || answers[i].label === label);
+  };
+  const offerClasses = () => {
+    const counts = new Map();
+    for (const { label } of answers) counts.set(label, (counts.get(label) || 0) + 1);
+    classes.forEach((name, k) => {
+      if (!counts.has(name) || name === unknown) return;
+      const option = element("option", `${shown(name)} (${counts.get(name)})`);
+      option.value = String(k);
+      filters.label.append(option);
+    });
+  };
+  let view = [], current = 0;
 
   const figure = (answer) => {
     const value = answer.probability ?? answer.margin;
@@ -118,14 +79,11 @@
     answer.probability !== null ? `probability ${answer.probability.toFixed(3)}`
       : answer.margin !== null ? `margin ${answer.margin.toFixed(3)}` : "";
   const said = (answer) => (hasFailed(answer) ? `failed (${answer.status})` : answer.label);
+  const earlier = (i) => `the answer was ${decisions.get(i).label || "failed"} when you decided`;
   const stateOf = (i) => {
     if (!decisions.has(i)) return "not reviewed";
-    return isCorrected(i) ? `corrected to ${decisions.get(i).name}` : "accepted";
-  };
-  const say = (text) => {
-    // The same text twice would not be read twice.
-    announced = text === announced ? `${text}\u00a0` : text;
-    byId("spoken").textContent = shown(announced);
+    const state = isCorrected(i) ? `corrected to ${decisions.get(i).name}` : "accepted";
+    return decisions.hasChanged(i) ? `${state}; ${earlier(i)}` : state;
   };
   const describe = (i) => {
     const answer = answers[i];
@@ -151,6 +109,7 @@
     if (isCorrected(i)) {
       title.append(element("s", shown(said(answer))), ` ${shown(decisions.get(i).name)}`);
     } else title.textContent = shown(said(answer));
+    if (decisions.hasChanged(i)) title.append(element("span", " answer changed", "soft"));
     const file = element("span", undefined, "file");
     file.append(element("bdi", shown(answer.path)));
     about.append(title, file);
@@ -200,7 +159,7 @@
   };
   const select = (i) => {
     current = i;
-    closeNames(true);
+    classBox.close(true);
     show();
     say(describe(i));
   };
@@ -233,42 +192,75 @@
     button.addEventListener("click", () => { decide(name); toList(); });
     return button;
   };
+
+  // The file of an answer: 1 is a link that equals the path, 0 a file that was not found, -1 one not allowed.
+  const fileOf = ({ path, link }) => (link === 1 ? path : typeof link === "string" ? link : "");
+  const whyNoFile = ({ link }) => (link === -1
+    ? "The file itself is not shown: it is outside of the folders that the page may link to. Name its folder with --images-from."
+    : "The file itself is not shown: it was not found when the page was made.");
+  const showImage = (answer) => {
+    const place = byId("image"), i = current, small = imageOf(i), large = largeImage(i), file = fileOf(answer);
+    place.className = small ? "large" : "large bare";
+    place.disabled = !small && !file;
+    if (!small) {
+      place.textContent = hasFailed(answer) && file ? "no image; click to try the file" : "no image";
+      return;
+    }
+    const image = thumb(large || small, "The image of this answer; click for full size");
+    place.replaceChildren(image);
+    if (large || !file) return;
+    // The page has only a small copy: the file takes its place when it is read.
+    image.addEventListener("load", () => {
+      if (Math.max(image.naturalWidth, image.naturalHeight) < side) return;
+      const whole = thumb(file, image.alt);
+      whole.addEventListener("load", () => { if (i === current) place.replaceChildren(whole); });
+    }, { once: true });
+  };
+  const openZoom = makeZoom(() => toList());
+  const zoom = () => {
+    const answer = answers[current];
+    openZoom({ name: answer.path, file: fileOf(answer), why: whyNoFile(answer), instead: largeImage(current) || imageOf(current) });
+  };
+
   const showDetail = () => {
     const answer = answers[current];
     byId("place").textContent = `Answer ${current + 1} of ${answers.length}`;
-    const image = byId("image"), source = imageOf(current);
-    image.className = source ? "large" : "large bare";
-    if (source) image.replaceChildren(thumb(source, "The image of this answer"));
-    else image.textContent = "no image";
+    if (byId("image").dataset.answer !== String(current)) showImage(answer);
+    byId("image").dataset.answer = String(current);
     const state = byId("state");
     if (isCorrected(current)) {
       state.replaceChildren(element("s", shown(said(answer)), "soft"), ` ${shown(decisions.get(current).name)}`);
     } else state.textContent = shown(said(answer));
     const judged = decisions.has(current) ? (isCorrected(current) ? "corrected" : "accepted") : "not reviewed";
     byId("sure").textContent = [surely(answer), judged].filter(Boolean).join(", ");
+    byId("changed").hidden = !decisions.hasChanged(current);
+    if (decisions.hasChanged(current)) byId("changed").textContent = shown(`Changed: ${earlier(current)}.`);
     byId("path").textContent = shown(answer.path);
     byId("candidates").replaceChildren(...answer.candidates.map((name, place) => candidateButton(answer, name, place)));
     byId("accept").disabled = hasFailed(answer);
-    byId("undo").disabled = !history.length;
-    let corrected = 0, reviewed = 0;
-    for (const i of decisions.keys()) {
+    byId("undo").disabled = !decisions.canUndo();
+    let corrected = 0, reviewed = 0, changed = 0;
+    for (const i of decisions.places()) {
       if (isCorrected(i)) corrected++;
       if (!hasFailed(answers[i])) reviewed++;
+      if (decisions.hasChanged(i)) changed++;
     }
-    byId("count").textContent = `${reviewed} of ${reviewable} reviewed, ${corrected} corrected`;
+    const since = changed ? `, ${changed} with another answer since` : "";
+    byId("count").textContent = `${reviewed} of ${reviewable} reviewed, ${corrected} corrected${since}`;
     byId("progress").max = Math.max(1, reviewable);
     byId("progress").value = reviewed;
-    byId("save").disabled = !decisions.size;
+    byId("save").disabled = !decisions.places().length;
   };
   const refresh = () => {
+    const passed = passes();
     view = [];
-    for (let i = 0; i < answers.length; i++) if (FILTERS[filter.value](i)) view.push(i);
+    for (let i = 0; i < answers.length; i++) if (passed(i)) view.push(i);
     rows.style.height = `${view.length * HEIGHT}px`;
     byId("empty").hidden = view.length > 0;
+    byId("answers").textContent = view.length === answers.length ? "Answers" : `${view.length} of ${answers.length} answers`;
     show();
   };
 
-  const isTodo = FILTERS.todo;
   const advance = () => {
     const before = view, place = before.indexOf(current);
     const next = before.slice(place + 1).find(isTodo) ?? before.slice(0, place + 1).find(isTodo);
@@ -277,12 +269,9 @@
     return next !== undefined;
   };
   const decide = (name) => {
-    const i = current, before = decisions.get(i);
-    decisions.set(i, { name, when: new Date().toISOString() });
-    history.push({ i, before });
-    isSaved = false;
-    store(i);
-    closeNames(true);
+    const i = current;
+    decisions.set(i, name);
+    classBox.close(true);
     const done = name === answers[i].label ? `Accepted ${name}.` : `Corrected to ${name}.`;
     say(advance() ? `${done} ${describe(current)}` : `${done} No answer is left to review here; save corrections.csv.`);
   };
@@ -292,14 +281,10 @@
     else decide(answer.label);
   };
   const undo = () => {
-    const last = history.pop();
-    if (!last) return say("There is nothing to undo.");
-    if (last.before) decisions.set(last.i, last.before);
-    else decisions.delete(last.i);
-    isSaved = false;
-    store(last.i);
-    current = last.i;
-    closeNames(true);
+    const i = decisions.undo();
+    if (i === undefined) return say("There is nothing to undo.");
+    current = i;
+    classBox.close(true);
     refresh();
     return say(`Undone. ${describe(current)}`);
   };
@@ -309,87 +294,11 @@
     const start = place >= 0 ? place : steps > 0 ? -1 : 0;
     select(view[Math.min(view.length - 1, Math.max(0, start + steps))]);
   };
-
-  // The box for any class.
-  const fold = (text) => text.normalize("NFC").toLowerCase();
-  const folded = [...classes, unknown].map((name) => [fold(name), name]);
-  let offered = [], active = -1;
-  const closeNames = (empty) => {
-    if (empty) box.value = "";
-    offered = [];
-    active = -1;
-    names.hidden = true;
-    box.setAttribute("aria-expanded", "false");
-    box.removeAttribute("aria-activedescendant");
-  };
-  const mark = (place) => {
-    active = place;
-    [...names.querySelectorAll("[role=option]")].forEach((item, i) => {
-      item.setAttribute("aria-selected", String(i === place));
-      if (i === place) item.scrollIntoView({ block: "nearest" });
-    });
-    if (place >= 0) box.setAttribute("aria-activedescendant", `name-${place}`);
-    else box.removeAttribute("aria-activedescendant");
-  };
-  const offer = () => {
-    const typed = box.value.trim();
-    if (!typed) return closeNames(false);
-    const key = fold(typed);
-    const starting = folded.filter(([name]) => name.startsWith(key));
-    const within = folded.filter(([name]) => !name.startsWith(key) && name.includes(key));
-    const exact = starting.filter(([name]) => name === key);
-    const found = [...new Set([...exact, ...starting, ...within].map(([, name]) => name))];
-    offered = found.slice(0, MOST_NAMES).map((name) => ({ name, text: name === unknown ? `${name} (none of the classes)` : name }));
-    const n = offered.length;
-    const isKnown = classes.includes(typed) || typed === unknown;
-    if (!isKnown) offered.push({ name: typed, text: `New class: ${typed}` });
-    names.replaceChildren(...offered.map(({ name, text }, place) => {
-      const item = element("li", shown(text));
-      item.id = `name-${place}`;
-      item.setAttribute("role", "option");
-      // Before the box loses the focus.
-      item.addEventListener("pointerdown", (event) => event.preventDefault());
-      item.addEventListener("click", () => { decide(name); toList(); });
-      return item;
-    }));
-    const hint = found.length > n ? `${found.length - n} more; type more of the name`
-      : n ? "" : "No class matches. Choose the new class to add it: arrow down, then Enter.";
-    if (hint) {
-      const item = element("li", hint, "hint");
-      item.setAttribute("role", "none");
-      names.append(item);
-    }
-    names.hidden = false;
-    box.setAttribute("aria-expanded", "true");
-    mark(n ? 0 : -1);
-    return say(n ? `${n} of ${found.length} matching classes, ${offered[0].name} is highlighted.` : "No class matches.");
-  };
-  box.addEventListener("input", offer);
-  box.addEventListener("blur", () => closeNames(false));
-  box.addEventListener("focus", () => { if (box.value) offer(); });
-  const begin = (text) => {
-    box.value = text;
-    box.focus();
-    offer();
-  };
-  const inBox = (event) => {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      const n = offered.length;
-      if (n) mark(event.key === "ArrowDown" ? (active + 1) % n : (Math.max(active, 0) - 1 + n) % n);
-      if (active >= 0) say(offered[active].text);
-    } else if (event.key === "Enter") {
-      if (event.repeat) return true;
-      if (active >= 0) {
-        decide(offered[active].name);
-        toList();
-      } else say("No class is highlighted.");
-    } else if (event.key === "Escape") {
-      closeNames(true);
-      toList();
-      say(describe(current));
-    } else return false;
-    return true;
-  };
+  const classBox = makeClassBox({
+    classes, unknown,
+    choose: (name) => { decide(name); toList(); },
+    cancel: () => { toList(); say(describe(current)); },
+  });
 
   const onDigit = (digit) => {
     const candidates = answers[current].candidates;
@@ -397,7 +306,7 @@
       if (Number(digit) >= 1 && Number(digit) <= candidates.length) decide(candidates[Number(digit) - 1]);
       else say(`There is no choice ${digit}.`);
     } else if (isWholeName(digit)) decide(digit);
-    else begin(digit);
+    else classBox.begin(digit);
   };
   const page = () => Math.max(1, Math.floor(list.clientHeight / HEIGHT) - 1);
   const MOVES = {
@@ -410,10 +319,12 @@
     else if (event.key === "u") undo();
     else if (event.repeat) return event.key === "Enter"; // a key that is held must not accept one after the other
     else if (event.key === "Enter") accept();
+    else if (event.key === "z") zoom();
+    else if (event.key === ".") filters.label.focus();
     else if (event.key === "-") decide(unknown);
-    else if (event.key === "/") begin("");
+    else if (event.key === "/") classBox.begin("");
     else if (/^[0-9]$/.test(event.key)) onDigit(event.key);
-    else if (/^[^\s\u0000-\u001f]$/u.test(event.key)) begin(event.key);
+    else if (/^[^\s\u0000-\u001f]$/u.test(event.key)) classBox.begin(event.key);
     else return false;
     return true;
   };
@@ -422,76 +333,64 @@
     const target = event.target instanceof Element ? event.target : document.body;
     if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
       const key = event.key.toLowerCase();
-      if (key === "s" && decisions.size) { event.preventDefault(); save(); }
-      else if (key === "z" && target !== box) { event.preventDefault(); undo(); }
+      if (key === "s" && decisions.places().length) { event.preventDefault(); save(); }
+      else if (key === "z" && target !== classBox.box) { event.preventDefault(); undo(); }
       return;
     }
     if (event.ctrlKey || event.metaKey || (event.altKey && event.key.length > 1)) return;
-    if (target === box) {
-      if (inBox(event)) event.preventDefault();
+    if (target === classBox.box) {
+      if (classBox.onKey(event)) event.preventDefault();
       return;
     }
-    if (target.closest("select")) return;
+    if (target.closest("select")) {
+      // Enter takes the filter, and Escape removes all.
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault();
+      if (event.key === "Escape") showAll();
+      toList();
+      return;
+    }
     if (target.closest("button, a") && (event.key === "Enter" || event.key === " ")) return;
     if (onKey(event)) event.preventDefault();
   });
 
-  const field = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  // Names that are not UTF-8 are lone surrogates here, and become the bytes that they were.
-  const bytesOf = (text) => text.split(/([\udc80-\udcff])/u).map((piece, i) =>
-    (i % 2 ? Uint8Array.of(piece.charCodeAt(0) - 0xdc00) : piece));
   const save = () => {
-    const order = [...decisions.keys()].sort((a, b) => answers[a].number - answers[b].number);
-    const lines = order.map((i) => {
-      const { name, when } = decisions.get(i);
-      return [answers[i].path, answers[i].label, name, when].map(field).join(",");
-    });
-    const content = ["path,label,corrected,when", ...lines, ""].join("\n");
-    const link = element("a");
-    link.href = URL.createObjectURL(new Blob(bytesOf(content), { type: "text/csv" }));
-    link.download = "corrections.csv";
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-    isSaved = true;
+    const order = decisions.places().sort((a, b) => answers[a].number - answers[b].number);
+    const lines = order.map((i) => [answers[i].path, answers[i].label, decisions.get(i).name, decisions.get(i).when]);
+    saveCsv("corrections.csv", [["path", "label", "corrected", "when"], ...lines]);
+    decisions.markSaved();
     say(`corrections.csv is saved, with ${order.length} reviewed answers.`);
   };
   const forget = () => {
-    if (!decisions.size || !confirm(`Discard all ${decisions.size} decisions? They cannot be brought back.`)) return;
-    const all = [...decisions.keys()];
+    const n = decisions.places().length;
+    if (!n || !confirm(`Discard all ${n} decisions? They cannot be brought back.`)) return;
     decisions.clear();
-    history.length = 0;
-    all.forEach(store);
     refresh();
     say("All decisions are forgotten.");
   };
-
-  const clicks = {
-    save, accept, undo, clear: forget, none: () => decide(unknown), previous: () => move(-1), next: () => move(1),
-  };
-  for (const [id, action] of Object.entries(clicks)) {
-    byId(id).addEventListener("click", () => { action(); if (id !== "save" && id !== "clear") toList(); });
-  }
-  filter.addEventListener("change", () => {
+  const applyFilters = () => {
     refresh();
     if (view.length && !view.includes(current)) select(view[0]);
     say(`${view.length} answers are shown.`);
-  });
-  // The same page in another tab.
-  addEventListener("storage", (event) => {
-    if (!event.key || !event.key.startsWith(PREFIX)) return;
-    const i = placeOf.get(Number(event.key.slice(PREFIX.length)));
-    if (i === undefined) return;
-    const decided = parsed(event.newValue);
-    if (decided) decisions.set(i, decided);
-    else decisions.delete(i);
-    refresh();
-  });
-  addEventListener("beforeunload", (event) => { if (!isKept && !isSaved) event.preventDefault(); });
+  };
+  const showAll = () => {
+    for (const select of Object.values(filters)) select.selectedIndex = 0;
+    applyFilters();
+  };
+
+  const clicks = {
+    save, accept, undo, clear: forget, image: zoom, "show-all": showAll,
+    none: () => decide(unknown), previous: () => move(-1), next: () => move(1),
+  };
+  for (const [id, action] of Object.entries(clicks)) {
+    byId(id).addEventListener("click", () => { action(); if (!["save", "clear", "image"].includes(id)) toList(); });
+  }
+  for (const select of Object.values(filters)) select.addEventListener("change", applyFilters);
 
   byId("digits").textContent = digitNames
     ? "A digit that is the name of a class takes it; other digits begin a name."
     : "A digit takes the choice of this number.";
-  load();
+  offerClasses();
   const first = answers.findIndex((_, i) => isTodo(i));
   current = Math.max(0, first);
   refresh();

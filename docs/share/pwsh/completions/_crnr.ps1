@@ -133,7 +133,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'review' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--images-from', '--cache', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider')
+            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--images-from', '--cache', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--order', '--model-path', '--provider')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -143,6 +143,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--model-path' = 'file'
                 '--limit' = 'nothing'
                 '--images-from' = 'folder'
+                '--order' = @('doubtful', 'diverse')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
             }
         }
