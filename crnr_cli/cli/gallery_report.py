@@ -140,8 +140,9 @@ def show_report(
     early: EarlyNotes | None = None,
     *,
     dry_run: bool = False,
+    more: dict[str, Any] | None = None,
 ) -> None:
-    """Print what was written, as text or as JSON; for a gallery that existed before, also what changed.
+    """Print what was written, as text or as JSON, with `more`; of an old gallery, also what changed.
 
     Notes that were printed early are not repeated. Of a dry run, the changes are printed as CSV.
     """
@@ -165,7 +166,7 @@ def show_report(
             "notes": [note.text for note in report.notes],
             "left_out": [{"name": left.name, "reason": str(left.error)} for left in report.left_out],
         }
-        print_json(record | ({"changes": changes} if changes else {}))
+        print_json(record | ({"changes": changes} if changes else {}) | (more or {}))
     if output.quiet:
         return
     say_left_out(report.left_out)

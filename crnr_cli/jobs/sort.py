@@ -46,6 +46,7 @@ from crnr_cli.sorting.plan import (
 )
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.walk import REMOVED, REMOVED_MARK
 from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import ON_WINDOWS, folds_names, path_key, stat_or_none, with_slashes
@@ -252,6 +253,8 @@ def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) 
             Place(PART, tree.root).remove()
         _undo(done, tree, report, progress)
         for name in sorted(filter(None, done.made), key=len, reverse=True):
+            if name == REMOVED and tree.names(REMOVED) == {REMOVED_MARK}:
+                tree.place(f"{REMOVED}/{REMOVED_MARK}").remove()
             tree.remove_folder(name)
         if not report.left_out:
             path.unlink()
