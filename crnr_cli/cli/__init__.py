@@ -38,7 +38,7 @@ def crnr(
 ) -> None:
     """Label images by comparing them with labelled examples.
 
-    Run `crnr help COMMAND` for the options of a command.
+    See `crnr help COMMAND`.
     """
 
 

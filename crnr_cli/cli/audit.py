@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,8 +46,23 @@ _OF_SOURCES = [
 ]
 _SHOWN = 10  # rows of a table
 _MEMBERS = 3  # of a group
-# The last column is for people: `crnr remove --marked-in` removes the samples that they mark there.
-CSV_COLUMNS = ("path", "label", "finding", "suggested", "score", "group", "others", "remove")
+_LIMIT = 2000  # examples on the page
+# The last two columns are for people: `crnr correct` applies what they write there.
+CSV_COLUMNS = ("path", "label", "finding", "suggested", "score", "group", "others", "corrected", "remove")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The examples that are listed besides the findings, and shown on the page."""
+
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="List all examples, the most doubtful label first."),
+    ] = False
+    limit: Annotated[
+        int,
+        typer.Option(parser=Whole(), metavar="N", help="Offer at most N examples on the page."),
+    ] = _LIMIT
 
 
 @make_command(side_by_side=True)
@@ -67,9 +83,7 @@ def audit(
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(
-            "--csv", metavar="FILE", help="Write the findings to this CSV, for `crnr remove --marked-in`."
-        ),
+        typer.Option("--csv", metavar="FILE", help="Write the findings to this CSV, for `crnr correct`."),
         Written(),
     ] = None,
     html: options.HtmlReport = None,
@@ -79,6 +93,7 @@ def audit(
         typer.Option(parser=Whole(0), metavar="N", help="Exit with 4 if more than N labels look wrong."),
     ] = None,
     *,
+    listing: Listing,
     vectors: VectorOptions,
     steps: Steps,
     network: PreprocessingOptions,
@@ -113,14 +128,16 @@ def audit(
     with shown_progress(output.quiet) as progress:
         report = run(sources, reading, queries or [], model, progress)
     if csv:
-        write_csv(csv, CSV_COLUMNS, csv_rows(report))
+        write_csv(csv, CSV_COLUMNS, csv_rows(report, everything=listing.everything))
     notes: list[str] = []
     if html:
-        from crnr_cli.report.audit import write_audit
+        from crnr_cli.report.audit import PageOptions, write_audit
 
-        notes = write_audit(report, html, sources, input.max_pixels, images_from or [])
+        shown = PageOptions(listing.everything, listing.limit, input.max_pixels, images_from or [])
+        with shown_progress(output.quiet) as progress:
+            notes = write_audit(report, html, sources, shown, progress)
     if output.json:
-        print_json(audit_record(report))
+        print_json(audit_record(report, everything=listing.everything))
     else:
         show_audit(report)
     if not output.quiet:
@@ -151,42 +168,46 @@ def _finish(report: AuditReport, max_suspects: int | None) -> None:
         raise typer.Exit(GATE_MISSED)
 
 
-def csv_rows(report: AuditReport) -> Iterator[Sequence[Any]]:
-    """Yield one row per finding and example, the clearest first; | separates the names of other examples."""
+def csv_rows(report: AuditReport, *, everything: bool = False) -> Iterator[Sequence[Any]]:
+    """Yield one row per finding and example, the clearest first; | separates the names of other examples.
+
+    With `everything`, all other examples follow the labels that look wrong, the most doubtful first.
+    """
+    for row in _findings(report, everything=everything):
+        yield *row, "", ""
+
+
+def _findings(report: AuditReport, *, everything: bool) -> Iterator[Sequence[Any]]:
     names, labels = report.names, report.labels
     for suspect in report.suspects:
         others = "|".join(names[i] for i in suspect.supporters)
         i = suspect.sample
-        yield (
-            names[i],
-            labels[i],
-            "wrong_label",
-            report.label_of(suspect),
-            f"{suspect.score:.6f}",
-            "",
-            others,
-            "",
-        )
+        suggested, score = report.label_of(suspect), f"{suspect.score:.6f}"
+        yield names[i], labels[i], "wrong_label", suggested, score, "", others
+    for ranked in report.ranking[len(report.suspects) :] if everything else ():
+        i, score = ranked.sample, "" if ranked.score is None else f"{ranked.score:.6f}"
+        yield names[i], labels[i], "ranked", report.suggested_for(ranked), score, "", ""
     number = 0
     for finding, groups in (("copy", report.copies), ("near_duplicate", report.near)):
         for group in groups:
             number += 1
             for i in group:
                 others = "|".join(names[other] for other in group if other != i)
-                yield names[i], labels[i], finding, "", "", number, others, ""
+                yield names[i], labels[i], finding, "", "", number, others
     for pair in report.scenes:
         number += 1
         for i, other in ((pair.one, pair.other), (pair.other, pair.one)):
-            yield names[i], labels[i], "same_scene", "", f"{pair.similarity:.6f}", number, names[other], ""
+            yield names[i], labels[i], "same_scene", "", f"{pair.similarity:.6f}", number, names[other]
     for outlier in report.outliers:
         i = outlier.sample
-        yield names[i], labels[i], "outlier", "", f"{outlier.similarity:.6f}", "", "", ""
+        yield names[i], labels[i], "outlier", "", f"{outlier.similarity:.6f}", "", ""
     for known in report.known:
         finding = f"query_{known.as_what.replace(' ', '_')}"
-        yield names[known.sample], labels[known.sample], finding, "", "", "", known.query, ""
+        yield names[known.sample], labels[known.sample], finding, "", "", "", known.query
 
 
-def audit_record(report: AuditReport) -> dict[str, Any]:
+def audit_record(report: AuditReport, *, everything: bool = False) -> dict[str, Any]:
+    """Return the findings as plain values; `everything` includes the ranking of all labels."""
     names, labels, classes = report.names, report.labels, report.classes
 
     def sample(i: int) -> dict[str, Any]:
@@ -213,6 +234,7 @@ def audit_record(report: AuditReport) -> dict[str, Any]:
             }
             for suspect in report.suspects
         ],
+        **({"ranking": _ranking_record(report)} if everything else {}),
         "copies": groups(report.copies),
         "near_duplicates": groups(report.near),
         "same_scene": [
@@ -247,6 +269,18 @@ def audit_record(report: AuditReport) -> dict[str, Any]:
         ],
         "seconds": report.seconds,
     }
+
+
+def _ranking_record(report: AuditReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": report.names[ranked.sample],
+            "label": report.labels[ranked.sample],
+            "suggested": report.suggested_for(ranked) or None,
+            "score": ranked.score,
+        }
+        for ranked in report.ranking
+    ]
 
 
 def show_audit(report: AuditReport) -> None:

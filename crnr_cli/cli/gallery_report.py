@@ -140,13 +140,14 @@ def show_report(
     early: EarlyNotes | None = None,
     *,
     dry_run: bool = False,
+    more: dict[str, Any] | None = None,
 ) -> None:
-    """Print what was written, as text or as JSON; for a gallery that existed before, also what changed.
+    """Print what was written, as text or as JSON, with `more`; of an old gallery, also what changed.
 
     Notes that were printed early are not repeated. Of a dry run, the changes are printed as CSV.
     """
     from crnr_cli.gallery.gallery import describe
-    from crnr_cli.jobs.update import UpdateReport
+    from crnr_cli.gallery.rewriting import UpdateReport
     from crnr_cli.methods.by_neighbors import worst_index_measurement
     from crnr_cli.system.memory import format_size
 
@@ -169,7 +170,7 @@ def show_report(
             "bytes": report.file_bytes,
             **said,
         }
-        print_json(record | ({"changes": changes} if changes else {}))
+        print_json(record | ({"changes": changes} if changes else {}) | (more or {}))
     if output.quiet:
         return
     say_left_out(report.left_out)

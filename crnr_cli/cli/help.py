@@ -115,7 +115,7 @@ PANELS = {
             ),
         ),
         "audit": Screen(
-            "csv html queries images-from max-suspects extractor labels",
+            "csv html all queries images-from max-suspects extractor labels",
             (
                 "crnr audit gallery.h5",
                 "crnr audit gallery.h5 --csv audit.csv --html audit.html",
@@ -146,6 +146,14 @@ PANELS = {
                 "crnr add gallery.h5 new_images/",
                 "crnr add gallery.h5 photos/*.jpg --class cat",
                 "crnr add gallery.h5 --corrections corrections.csv",
+            ),
+        ),
+        "correct": Screen(
+            "sources",
+            (
+                "crnr correct gallery.h5 audit.csv",
+                "crnr correct gallery.h5 audit.csv --dry-run",
+                "crnr correct gallery.h5 marked.csv --sources photos/",
             ),
         ),
         "remove": Screen(

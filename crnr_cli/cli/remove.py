@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +61,7 @@ def remove(
     """Remove examples or classes."""
     from crnr_cli.gallery.entries import Unwanted
     from crnr_cli.jobs.update import remove as run
-    from crnr_cli.results.edited import read_marked_samples
+    from crnr_cli.results.edited import count_corrected, read_marked_samples
 
     if not classes and not samples and not marked:
         raise UsageError("choose what to remove with --class NAME, --example NAME or --marked-in FILE")
@@ -68,6 +69,12 @@ def remove(
     unwanted = Unwanted(classes or [], samples or [], read_marked_samples(marked) if marked else [])
     if not output.quiet:
         say_separators(marked)
+        if marked and (count := count_corrected(marked)):
+            have = "row has" if count == 1 else "rows have"
+            command = f"crnr correct {shlex.quote(str(gallery))} {shlex.quote(str(marked))}"
+            say(
+                f"note: {marked}: {count} {have} a corrected class, which `{command}` applies", style="yellow"
+            )
     if dry_run:
         _show_plan(gallery, unwanted, output)
         return

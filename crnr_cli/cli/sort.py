@@ -19,7 +19,7 @@ from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
-    from crnr_cli.jobs.sort import SortReport
+    from crnr_cli.sorting.plan import SortReport
 
 _DONE = {"copy": "copied", "hardlink": "hard-linked", "link": "linked", "move": "moved"}
 

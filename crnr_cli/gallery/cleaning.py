@@ -155,6 +155,12 @@ class Cleaning:
         )
         return [Note("added again", text)]
 
+    def note_moved(self, sha256: str, label: str) -> None:
+        """Forget decisions against the class that a content has in the sources now: a person chose it."""
+        for one in self.of_content(sha256):
+            if class_key(one.former) == class_key(label):
+                self._forget(one.name, sha256)
+
     def note_renamed(self, old: str, new: str, why: str) -> None:
         """Remember that a class has another name; decisions refer to it by its new name."""
         key = class_key(old)

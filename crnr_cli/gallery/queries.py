@@ -29,7 +29,7 @@ from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import CsvFormatter
 from crnr_cli.solvers.neighbors import search_bytes
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.sources.images import ignored_note, is_unrelated
+from crnr_cli.sources.images import ignored_note, is_unrelated, removed_notes
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
@@ -146,6 +146,7 @@ class Run:
             notes += [Note("source", text) for text in self.source.notes()]
         if self.source.ignored:
             notes.append(Note("ignored", ignored_note(self.source.ignored)))
+        notes += [Note("removed folder", text) for text in removed_notes(self.source.removed_folders)]
         if self.options.top is None and self.top is not None:
             text = (
                 f"of {format_count(len(self.gallery.classes), 'class')}, the {self.top} best of each query "

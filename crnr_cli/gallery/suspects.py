@@ -24,6 +24,7 @@ from crnr_cli.solvers.neighbors import product_blocks, rounding_of_products
 
 _USUAL = 0.5  # of the median margin of a class
 _SUPPORTERS = 3
+_CANDIDATES = 5  # classes to choose from
 _FEW = 5  # different samples: a class with fewer is small
 _ALIKE = 0.1  # share of the samples of two classes that are confused with the other class
 FOLDS = 10
@@ -40,6 +41,16 @@ class Suspect:
     suggested: int  # class
     score: float  # 0 to 1: how much better the suggested class represents it
     supporters: list[int]  # samples of the suggested class that are most similar to it
+
+
+@dataclass(frozen=True)
+class RankedLabel:
+    """The label of a sample in the ranking of all labels."""
+
+    sample: int
+    suggested: int | None = None  # the best other class; None if the sample could not be compared
+    score: float | None = None  # above 0 if that class represents it better than its own
+    candidates: Sequence[int] = ()  # classes, the best first
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,32 @@ def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Susp
     return [
         Suspect(i, int(other[i]), float(score[i]), _nearest(samples, i, int(other[i])))
         for i in found.tolist()
+    ]
+
+
+def rank_labels(
+    residuals: Array, samples: Samples, signed: bool, suspects: Sequence[Suspect]
+) -> list[RankedLabel]:
+    """Return all labels, the most doubtful first: labels that look wrong, then the others by their score."""
+    score, other = score_doubts(residuals, samples.class_index, signed)
+    if not signed:  # from -1 to 0 where the own class is better; the order stays the same
+        score = np.where(score < 0, score / (1 - score), score)
+    first = [suspect.sample for suspect in suspects]
+    is_first = np.zeros(len(score), dtype=bool)
+    is_first[first] = True
+    # Samples without an answer come last, in their order.
+    rest = np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
+    order = [*first, *rest[~is_first[rest]].tolist()]
+    count = min(_CANDIDATES, samples.n_classes)
+    known = np.where(np.isnan(residuals), np.inf, residuals)
+    nearest = np.argpartition(known, count - 1, axis=1)[:, :count]
+    by_residual = np.argsort(np.take_along_axis(known, nearest, axis=1), axis=1, kind="stable")
+    best = np.take_along_axis(nearest, by_residual, axis=1)
+    return [
+        RankedLabel(i)
+        if np.isnan(score[i])
+        else RankedLabel(i, int(other[i]), float(score[i]), best[i].tolist())
+        for i in order
     ]
 
 

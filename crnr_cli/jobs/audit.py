@@ -32,11 +32,13 @@ from crnr_cli.gallery.suspects import (
     AlikeClasses,
     Folds,
     Outlier,
+    RankedLabel,
     Suspect,
     find_alike_classes,
     find_outliers,
     find_small_classes,
     find_suspects,
+    rank_labels,
     residuals_without_doubtful_labels,
 )
 from crnr_cli.images.pool import DecoderPool
@@ -64,6 +66,7 @@ class AuditReport(Report):
     labels: list[str]  # of the samples
     classes: list[str]
     suspects: list[Suspect]
+    ranking: list[RankedLabel]  # of all labels, the most doubtful first
     copies: list[list[int]]  # groups of samples of the same content
     near: list[list[int]]  # groups of near duplicates; only the first of several copies is in them
     scenes: list[SameScene]  # the most similar first; copies and near duplicates are not in them
@@ -76,10 +79,15 @@ class AuditReport(Report):
     n_wins: int  # of these, samples whose own class is the best
     folds: int
     hashes: Sequence[str]
+    samples: Samples
     seconds: float
 
     def label_of(self, suspect: Suspect) -> str:
         return self.classes[suspect.suggested]
+
+    def suggested_for(self, ranked: RankedLabel) -> str:
+        """Return the best other class; empty if the sample could not be compared."""
+        return "" if ranked.suggested is None else self.classes[ranked.suggested]
 
     def is_across(self, group: Iterable[int]) -> bool:
         """Return whether a group has samples of several classes."""
@@ -119,12 +127,13 @@ def audit(
         require_samples(read.table.names, read.left_out)
         n_queries, left_out = len(read.table), left_out + read.left_out
         known = _find_known_queries(gallery, looks, read, reading)
-    held = folds.is_held
+    held, suspects = folds.is_held, find_suspects(residuals, samples, method.signed)
     return AuditReport(
         names=gallery.names,
         labels=list(gallery.table.labels),
         classes=gallery.classes,
-        suspects=find_suspects(residuals, samples, method.signed),
+        suspects=suspects,
+        ranking=rank_labels(residuals, samples, method.signed, suspects),
         copies=copies,
         near=near,
         scenes=scenes,
@@ -137,6 +146,7 @@ def audit(
         n_wins=int((residuals[held].argmin(axis=1) == samples.class_index[held]).sum()),
         folds=FOLDS,
         hashes=gallery.hashes,
+        samples=samples,
         seconds=time.perf_counter() - started,
         left_out=left_out,
         notes=notes + _uncompared_note(folds) + of_looks,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +21,6 @@ from crnr_cli.sorting.placing import (
     LEFT_OUT,
     PART,
     FileOutcome,
-    OutcomeReport,
     Place,
     Tree,
     folder_errors,
@@ -31,26 +29,28 @@ from crnr_cli.sorting.placing import (
     move_new,
     opened_tree,
     place_of_folder,
-    put_new,
     refuse_other_device,
 )
 from crnr_cli.sorting.plan import (
     LOCK,
+    REPORTED_EVERY,
     Names,
     SortEntry,
     SortList,
+    SortReport,
     is_in_place,
     new_list,
+    perform,
     read_list,
     read_lists,
 )
 from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.walk import REMOVED, REMOVED_MARK
 from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.files import locked
 from crnr_cli.system.names import ON_WINDOWS, folds_names, path_key, stat_or_none, with_slashes
 
-_REPORTED_EVERY = 200  # files
 _SPECIAL = (REJECTED, FAILED)
 
 
@@ -67,12 +67,6 @@ class SortOptions:
     @property
     def has_portable_names(self) -> bool:
         return self.portable_names or ON_WINDOWS
-
-
-@dataclass
-class SortReport(OutcomeReport):
-    folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
-    list: Path | None = None  # None if there was nothing to do
 
 
 class _File(NamedTuple):
@@ -101,7 +95,7 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
         if found is None:
             continued.made.append("")
         if entries or continued.entries:
-            _perform(entries, continued, tree, report, progress)
+            perform(entries, continued, tree, report, progress)
     return report
 
 
@@ -159,7 +153,7 @@ def _look_up_files(
         elif found.source:
             seen.add(place)
         files.append(_File(row, template.target(row, special), found))
-        if number % _REPORTED_EVERY == 0 or number == len(rows):
+        if number % REPORTED_EVERY == 0 or number == len(rows):
             progress("looking for files", number, len(rows))
     return files
 
@@ -208,48 +202,6 @@ def _plan_entries(
         raise _nothing_found_error(table, files)
     continued = new_list(folder, earlier, options.how)
     return entries, continued.with_entries([entry for _, entry in entries], names.missing_folders(entries))
-
-
-def _perform(
-    entries: Sequence[tuple[int, SortEntry]],
-    continued: SortList,
-    tree: Tree,
-    report: SortReport,
-    progress: Progress,
-) -> None:
-    if entries:
-        continued.write()
-        report.list = continued.path
-    part = Place(PART, tree.root)
-    with contextlib.suppress(FileNotFoundError):
-        part.remove()
-    failed: list[str] = []
-    for number, (i, entry) in enumerate(entries, 1):
-        try:
-            _put(entry, continued.how, tree.place(entry.target, make=True), part)
-        except OSError as e:
-            report.leave_out(i, tree.path / entry.target, e)
-            failed.append(entry.target)
-        else:
-            report.folders[entry.target.rpartition("/")[0]] += 1
-        if number % _REPORTED_EVERY == 0 or number == len(entries):
-            progress("sorting", number, len(entries))
-    if not continued.is_finished:
-        continued.finish(failed)
-
-
-def _put(entry: SortEntry, how: str, target: Place, part: Place) -> None:
-    if how != "move":
-        put_new(entry.source, target, part, how)
-        return
-    source = Place(entry.source)
-    try:
-        move_new(source, target, part)
-    except FileExistsError:
-        # An earlier run may have stopped when the file had both names, or was copied but not yet removed.
-        if not is_same_file(source, target):
-            raise
-        source.remove()
 
 
 @contextmanager
@@ -301,6 +253,8 @@ def unsort(path: Path, below: Sequence[Path] = (), progress: Progress = silent) 
             Place(PART, tree.root).remove()
         _undo(done, tree, report, progress)
         for name in sorted(filter(None, done.made), key=len, reverse=True):
+            if name == REMOVED and tree.names(REMOVED) == {REMOVED_MARK}:
+                tree.place(f"{REMOVED}/{REMOVED_MARK}").remove()
             tree.remove_folder(name)
         if not report.left_out:
             path.unlink()
@@ -330,7 +284,7 @@ def _undo(done: SortList, tree: Tree, report: UnsortReport, progress: Progress) 
             reason = str(e) if isinstance(e, OutputError) else os.strerror(e.errno or 0)
         if reason:
             report.left_out.append((f"{tree.path}/{entry.target}", reason))
-        if number % _REPORTED_EVERY == 0 or number == len(done.entries):
+        if number % REPORTED_EVERY == 0 or number == len(done.entries):
             progress("sorting", number, len(done.entries))
 
 

@@ -6,23 +6,18 @@ The gallery keeps its recipe and its method. The old images are not needed, beca
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from crnr_cli import __version__
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.gallery.cleaning import CleanedSource, Cleaning
 from crnr_cli.gallery.entries import (
-    Changes,
     Unwanted,
     changed_names,
-    compare_tables,
     contents_of,
     hint,
     names_by_content,
@@ -30,11 +25,10 @@ from crnr_cli.gallery.entries import (
     rows_by_name,
     sample_names,
 )
-from crnr_cli.gallery.file import load_gallery, save_gallery
-from crnr_cli.gallery.fit import BuildReport, fit_again
+from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
-from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.reading import refuse_mismatch
+from crnr_cli.gallery.rewriting import UpdateReport, rewrite
 from crnr_cli.gallery.samples import (
     Reading,
     ReadSamples,
@@ -50,7 +44,6 @@ from crnr_cli.sources.formats import is_table
 from crnr_cli.sources.images import Images
 from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.sources.walk import list_named_images
-from crnr_cli.system.files import replacing
 from crnr_cli.system.names import Spellings, class_key, path_key
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count, has_or_have, is_or_are
@@ -59,11 +52,6 @@ from crnr_cli.wording import Note, format_count, has_or_have, is_or_are
 _REMOVING = {"vanished", "not_regular", "no_class", "zero_norm"}
 _NANOSECONDS = 10**9
 _ROUNDING = 1.0  # seconds: some file systems round the times of files up
-
-
-@dataclass(frozen=True)
-class UpdateReport(BuildReport):
-    changes: Changes
 
 
 def add(
@@ -119,7 +107,7 @@ def add(
     if given.label is not None:
         why = "add --class"
 
-    return _rewrite(path, change, model, progress, dry_run=dry_run)
+    return rewrite(path, change, model, progress, dry_run=dry_run)
 
 
 def remove(path: Path, unwanted: Unwanted, progress: Progress = silent, why: str = "remove") -> UpdateReport:
@@ -130,7 +118,7 @@ def remove(path: Path, unwanted: Unwanted, progress: Progress = silent, why: str
         cleaning.note_removed(old.table.take(np.flatnonzero(is_unwanted)), why)
         return replace(old.take(np.flatnonzero(~is_unwanted)), notes=notes)
 
-    return _rewrite(path, change, progress=progress)
+    return rewrite(path, change, progress=progress)
 
 
 def plan_removal(path: Path, unwanted: Unwanted) -> tuple[SampleTable, SampleTable, list[Note]]:
@@ -169,7 +157,7 @@ def rename(
 
     if class_key(old) == class_key(new):
         raise UsageError(f"the class is called {old} already; give another name")
-    return _rewrite(path, change, progress=progress)
+    return rewrite(path, change, progress=progress)
 
 
 def update(
@@ -231,7 +219,7 @@ def update(
         notes += [] if restore else of_outside
         return replace(chosen, notes=read.notes + notes)
 
-    return _rewrite(path, change, model, progress, dry_run=dry_run)
+    return rewrite(path, change, model, progress, dry_run=dry_run)
 
 
 def _forget_cleaning(cleaning: Cleaning) -> Note:
@@ -265,57 +253,6 @@ def _keep_by_hand(
     ]
     kept += [name for name in unclassed if cleaning.is_by_hand(name, old.hashes[known[name]])]
     return [known[name] for name in kept], notes
-
-
-def _rewrite(
-    path: Path,
-    change: Callable[[FittedGallery, ReadSamples, Cleaning], ReadSamples],
-    model: Path | None = None,
-    progress: Progress = silent,
-    *,
-    dry_run: bool = False,
-) -> UpdateReport:
-    """Load, change, fit and save while holding the lock, so that no other process writes the gallery.
-
-    Nothing is written if nothing has changed; a dry run neither fits nor writes.
-    """
-    started = time.perf_counter()
-    with nullcontext() if dry_run else replacing(path, if_written=True) as file:
-        gallery = load_gallery(path, to_replace=True)
-        if model:
-            gallery = with_model_at(model, gallery, path)
-        vectors, table, cleaning = gallery.samples.vectors, gallery.table.with_stamps(), Cleaning.of(gallery)
-        new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors), cleaning)
-        changes, notes = compare_tables(table, new.table), new.notes
-        kept = (step for step in gallery.recipe.steps if step.learns and not step.is_refitted)
-        learnt = [step.describe() for step in kept]
-        if learnt and (changes.added or changes.changed):
-            text = (
-                f"{', '.join(learnt)}: still fitted to the old examples; "
-                "to fit them to all examples, build the gallery again from all its sources"
-            )
-            notes = [*notes, Note("kept steps", text)]
-        if file:
-            before = replace(gallery, table=table)
-            gallery, of_gallery = fit_again(before, new, progress)
-            gallery, notes = replace(gallery, cleaning=cleaning.to_table()), notes + of_gallery
-            if model or gallery.state is not before.state or _differ(gallery, before):
-                gallery = replace(gallery, crnr_version=__version__)
-                save_gallery(gallery, file)
-        file_bytes = (os.fstat(file.fileno()).st_size if file else 0) or path.stat().st_size
-    return UpdateReport(
-        gallery=gallery,
-        seconds=time.perf_counter() - started,
-        file_bytes=file_bytes,
-        left_out=new.left_out,
-        notes=notes,
-        changes=changes,
-    )
-
-
-def _differ(one: FittedGallery, other: FittedGallery) -> bool:
-    """Return whether two galleries with the same state have other classes, stamps or decisions."""
-    return (one.table, one.classes, one.cleaning) != (other.table, other.classes, other.cleaning)
 
 
 def _note_new_classes(added: SampleTable, old: Sequence[str]) -> list[Note]:

@@ -13,7 +13,8 @@ from markupsafe import Markup
 from crnr_cli import __version__
 from crnr_cli.system.files import replacing
 
-_TOOLS = {"review"}  # pages on which a person decides, with the script tools.js before their own
+# Pages on which a person decides: all have the style and the scripts of the review.
+_DECIDED_ON = {"review": ["tools.js", "review.js"], "audit": ["tools.js", "review.js"]}
 
 
 def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
@@ -33,9 +34,10 @@ def write_page(path: Path, template: str, context: dict[str, Any]) -> None:
     assert loader is not None
     # Style and script contain no user input. Only they are inserted unescaped, and only this script can run.
     known = environment.list_templates()
-    styles = [name for name in ("page.css", f"{template}.css") if name in known]
+    own = "review.css" if template in _DECIDED_ON else f"{template}.css"
+    styles = [name for name in ("page.css", own) if name in known]
     style = "".join(loader.get_source(environment, name)[0] for name in styles)
-    scripts = [*(["tools.js"] if template in _TOOLS else []), f"{template}.js"]
+    scripts = _DECIDED_ON.get(template, [f"{template}.js"])
     script = "".join(loader.get_source(environment, name)[0] for name in scripts if name in known)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     pieces = environment.get_template(f"{template}.html").generate(

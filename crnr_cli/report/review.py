@@ -30,12 +30,12 @@ from crnr_cli.report.pages import write_page
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.system.names import with_slashes
 
-_SIDE = 160  # of the images of answers, in pixels
-_LARGE_SIDE = 480  # of the images of the first answers, which fill the card
-_SAMPLE_SIDE = 96  # of gallery images
+ITEM_SIDE = 160  # of the images of answers, in pixels
+LARGE_SIDE = 480  # of the images of the first answers, which fill the card
+SAMPLE_SIDE = 96  # of gallery images
 PER_PART = 512  # images that are in memory at the same time, and that the page unpacks at once
 _N_LARGE = 256  # a page with large images of all answers would be too big
-_PER_LARGE = 16  # large images that the page unpacks at once
+PER_LARGE = 16  # large images that the page unpacks at once
 
 
 def write_review(
@@ -53,7 +53,7 @@ def write_review(
     files = [search.find(answer.row.path) for answer in report.answers]
     samples, why = _samples(report, files, options, progress)
     used = sorted({sample for of_answer in samples for found in of_answer.values() for sample in found})
-    queries, of_gallery = _Embedded(progress, "images"), _Embedded(progress, "gallery images")
+    queries, of_gallery = EmbeddedImages(progress, "images"), EmbeddedImages(progress, "gallery images")
     sample_names: list[str] = []
     in_gallery = ImageSearch()
     if report.gallery:
@@ -79,16 +79,16 @@ def write_review(
                 "content": report.content,
                 "unknown": UNKNOWN,
                 "classes": report.classes,
-                "answers": _records(report, samples, place, [_link(file, path) for file in files]),
+                "answers": _records(report, samples, place, [link_to(file, path) for file in files]),
                 "samples": [printable(name) for name in sample_names],
-                "side": _SIDE,
+                "side": ITEM_SIDE,
                 "per_part": PER_PART,
-                "per_large": _PER_LARGE,
+                "per_large": PER_LARGE,
             },
             # These are decoded while the page is written, so few are in memory.
-            "images": queries.parts(names, search, options.max_pixels, _SIDE, _LARGE_SIDE),
+            "images": queries.parts(names, search, options.max_pixels, ITEM_SIDE, LARGE_SIDE),
             "large_images": queries.large_parts(),
-            "sample_images": of_gallery.parts(sample_names, in_gallery, options.max_pixels, _SAMPLE_SIDE),
+            "sample_images": of_gallery.parts(sample_names, in_gallery, options.max_pixels, SAMPLE_SIDE),
         },
     )
     notes = [limit_note(report)]
@@ -100,7 +100,7 @@ def write_review(
 
 
 @dataclass
-class _Embedded:
+class EmbeddedImages:
     """Images on their way into a page, some at a time."""
 
     progress: Progress
@@ -142,11 +142,11 @@ class _Embedded:
     def large_parts(self) -> Iterator[list[str]]:
         """Yield the large images, a few at a time; the small ones must have been written before."""
         if any(self.large):
-            for start in range(0, len(self.large), _PER_LARGE):
-                yield self.large[start : start + _PER_LARGE]
+            for start in range(0, len(self.large), PER_LARGE):
+                yield self.large[start : start + PER_LARGE]
 
 
-def _link(file: str, page: Path) -> str | int:
+def link_to(file: str, page: Path) -> str | int:
     """Return the address of a file relative to the page; 0 if it was not found, -1 if it is not allowed."""
     if file in (MISSING, OUTSIDE):
         return 0 if file == MISSING else -1

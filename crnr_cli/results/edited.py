@@ -18,7 +18,8 @@ from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, req
 from crnr_cli.system.names import class_key, normalize_path
 
 _RANKED = re.compile(r"label_[1-9][0-9]*")
-PATH, MARK = "path", "remove"
+PATH, MARK, LABEL, CORRECTED = "path", "remove", "label", "corrected"
+_OF_AUDIT = "was it written by `crnr audit --csv`, or saved by its page?"
 _YES = {"x", "yes", "y", "1", "true"}
 _NO = {"", "no", "n", "0", "false"}
 COLUMNS = ("path", "label", "corrected", "when")
@@ -57,16 +58,64 @@ def _best(texts: list[str], classes: list[str], count: int) -> list[str]:
 def read_marked_samples(path: Path) -> list[str]:
     """Return the names in the column `path` of all rows marked in the column `remove`, each once."""
     require_file(path, "give the CSV that `crnr audit --csv` wrote")
-    marked: dict[str, None] = {}
-    for (name, text), where, _ in read_records(path, (PATH, MARK), "was it written by `crnr audit --csv`?"):
-        mark = text.strip().lower()
-        if mark not in _YES | _NO:
-            raise DataError(f"{where}: the column {MARK} contains {mark!r}; write x, or leave it empty")
-        if mark in _YES:
-            marked[name] = None
+    rows = read_records(path, (PATH, MARK), "was it written by `crnr audit --csv`?")
+    marked = {name: None for (name, text), where, _ in rows if _is_marked(text, where)}
     if not marked:
         raise DataError(f"{path}: no row is marked; write x into the column {MARK} of the examples to remove")
     return list(marked)
+
+
+def count_corrected(path: Path) -> int:
+    """Return the number of rows with a class in the column `corrected`."""
+    rows = read_records(path, (PATH,), _OF_AUDIT, optional=(CORRECTED,))
+    return sum(corrected.strip() != "" for (_, corrected), _, _ in rows)
+
+
+def _is_marked(text: str, where: str) -> bool:
+    mark = text.strip().lower()
+    if mark not in _YES | _NO:
+        raise DataError(f"{where}: the column {MARK} contains {mark!r}; write x, or leave it empty")
+    return mark in _YES
+
+
+class Mark(NamedTuple):
+    """A row of an audit CSV in which a person decided on an example."""
+
+    path: str
+    label: str  # at the time of the audit; empty if the CSV has no such column
+    corrected: str  # the true class; empty if the example is to be removed
+    where: str  # the file and the line
+
+    @property
+    def text(self) -> str:
+        """The decision, for messages."""
+        return f"to become {self.corrected!r}" if self.corrected else "to be removed"
+
+
+def read_marks(path: Path) -> list[Mark]:
+    """Return the rows with a class in the column `corrected`, or a mark in the column `remove`."""
+    require_file(path, "give the CSV that `crnr audit --csv` wrote, or that its page saved")
+    marks = []
+    for (name, text, label, corrected), where, _ in read_records(
+        path, (PATH, MARK), _OF_AUDIT, optional=(LABEL, CORRECTED)
+    ):
+        corrected = corrected.strip()
+        if (is_removed := _is_marked(text, where)) and corrected:
+            raise DataError(
+                f"{where}: {name} has x in the column {MARK} and {corrected!r} in the column {CORRECTED}; "
+                "empty one of them"
+            )
+        if not name and (is_removed or corrected):
+            raise DataError(f"{where}: the path is empty")
+        require_utf_8(corrected, where, f"the column {CORRECTED}")
+        if is_removed or corrected:
+            marks.append(Mark(name, label, corrected, where))
+    if not marks:
+        raise DataError(
+            f"{path}: no row is marked; write the right class into the column {CORRECTED}, or x into the "
+            f"column {MARK}"
+        )
+    return marks
 
 
 class Correction(NamedTuple):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring_ascii
@@ -14,14 +16,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError
+from crnr_cli.progress import Progress
 from crnr_cli.sorting.names import shorten_name
-from crnr_cli.sorting.placing import LONGEST_NAME, Place, Tree, is_same_file, longest_name
+from crnr_cli.sorting.placing import (
+    LONGEST_NAME,
+    PART,
+    OutcomeReport,
+    Place,
+    Tree,
+    is_same_file,
+    longest_name,
+    move_new,
+    put_new,
+)
 from crnr_cli.system.files import disk_errors, replacing
 from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, stat_or_none, to_portable
 from crnr_cli.system.outputs import DeclaredOutput, planned
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
+REPORTED_EVERY = 200  # files
 _VERSION = 1
 _TIME_UNITS = (1, 100, 1000, 10**7, 10**9, 2 * 10**9)  # ns: NTFS has 100, exFAT 10**7, HFS+ a second
 _NAME = re.compile(r"\.crnr-sort-(\d{1,9})\.jsonl")
@@ -307,3 +321,52 @@ def _folders_of(target: str) -> list[str]:
     """Return all folders above a target, parents first."""
     parts = target.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1) if parts[0]]
+
+
+@dataclass
+class SortReport(OutcomeReport):
+    folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
+    list: Path | None = None  # None if there was nothing to do
+
+
+def perform(
+    entries: Sequence[tuple[int, SortEntry]],
+    continued: SortList,
+    tree: Tree,
+    report: SortReport,
+    progress: Progress,
+) -> None:
+    """Write the undo file, then put the files of these rows of the report in their places."""
+    if entries:
+        continued.write()
+        report.list = continued.path
+    part = Place(PART, tree.root)
+    with contextlib.suppress(FileNotFoundError):
+        part.remove()
+    failed: list[str] = []
+    for number, (i, entry) in enumerate(entries, 1):
+        try:
+            _put(entry, continued.how, tree.place(entry.target, make=True), part)
+        except OSError as e:
+            report.leave_out(i, tree.path / entry.target, e)
+            failed.append(entry.target)
+        else:
+            report.folders[entry.target.rpartition("/")[0]] += 1
+        if number % REPORTED_EVERY == 0 or number == len(entries):
+            progress("sorting", number, len(entries))
+    if not continued.is_finished:
+        continued.finish(failed)
+
+
+def _put(entry: SortEntry, how: str, target: Place, part: Place) -> None:
+    if how != "move":
+        put_new(entry.source, target, part, how)
+        return
+    source = Place(entry.source)
+    try:
+        move_new(source, target, part)
+    except FileExistsError:
+        # An earlier run may have stopped when the file had both names, or was copied but not yet removed.
+        if not is_same_file(source, target):
+            raise
+        source.remove()

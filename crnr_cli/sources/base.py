@@ -54,6 +54,7 @@ class Source(ABC):
     """An ordered listing of the samples in the user's files."""
 
     ignored: int = 0  # system files, which are not listed
+    removed_folders: Sequence[str] = ()  # folders of removed examples, which are not listed either
 
     @property
     def is_labelled(self) -> bool:

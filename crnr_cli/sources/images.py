@@ -57,6 +57,7 @@ class Images(Source):
     labels_from: Path | None = None  # the table with the labels; None: the folders are the labels
     base: str = ""  # the folder of relative paths; by default, the current folder
     extra_notes: list[str] = field(default_factory=list)
+    removed_folders: Sequence[str] = ()
 
     @property
     def is_labelled(self) -> bool:
@@ -224,7 +225,7 @@ class Images(Source):
         notes = [f"class {name}: left out, because the folder is empty" for name in self.empty_folders]
         if self.ignored:
             notes.insert(0, ignored_note(self.ignored))
-        return notes + self.extra_notes
+        return notes + removed_notes(self.removed_folders) + self.extra_notes
 
     def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
         paths = [self.place(file) for file in self.files if file.error is None]
@@ -314,6 +315,10 @@ def _note_deeper_classes(images: Images, command: str) -> list[str]:
 def ignored_note(count: int) -> str:
     files = format_count(count, "hidden or system file")
     return f"{files} ignored (names that begin with a dot, Thumbs.db and the like)"
+
+
+def removed_notes(folders: Sequence[str]) -> list[str]:
+    return [f"{path}: left out, because `crnr correct` moved removed examples there" for path in folders]
 
 
 def is_unrelated(path: str, status: str) -> bool:

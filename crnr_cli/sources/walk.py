@@ -23,6 +23,8 @@ _SYSTEM_FILES = {
     *("__macosx", "icon\r"),  # macOS; its other files begin with a dot
     *("lost+found", "__pycache__"),
 }
+# `crnr correct` moves removed examples to this folder; the mark tells it from a class of this name.
+REMOVED, REMOVED_MARK = "_removed", ".crnr-removed"
 _GROUPS = 1000  # of the subfolders of a folder: enough for many workers, few enough to hand out
 _FOLDERS_PER_GROUP = 256
 
@@ -57,7 +59,7 @@ def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None
             named.append(walk.named)
         else:
             listing.files.append(_describe_named_file(name, forms))
-    return Images(listing.all_files(), listing.ignored, listing.empty, named)
+    return Images(listing.all_files(), listing.ignored, listing.empty, named, removed_folders=listing.removed)
 
 
 def list_named_images(paths: Sequence[str]) -> Images:
@@ -100,6 +102,7 @@ class _Listing:
     files: list[ImageFile] = field(default_factory=list)  # after the files of the blocks
     ignored: int = 0
     empty: list[str] = field(default_factory=list)  # first-level folders without any file
+    removed: list[str] = field(default_factory=list)  # folders of removed examples
     blocks: list[ListingBlock | list[ImageFile]] = field(default_factory=list)
     _packed: int = 0  # files in the blocks
 
@@ -128,15 +131,23 @@ class _Walk:
         self._followed: set[str] = set()
 
     def list_here(self) -> None:
-        for path, name, is_folder in _entries(self._root, (), self._listing):
+        for path, name, is_folder in self._own_entries():
             if is_folder:
                 self._descend(path, name)
             else:
                 self._add_loose(path)
 
+    def _own_entries(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield the entries of the root, without the folder of removed examples."""
+        for path, name, is_folder in _entries(self._root, (), self._listing):
+            if name == REMOVED and is_folder and os.path.lexists(f"{path}/{REMOVED_MARK}"):
+                self._listing.removed.append(path)
+            else:
+                yield path, name, is_folder
+
     def list_by(self, lister: Lister) -> None:
         """List in groups; the lister cannot see which links other groups followed."""
-        entries = list(_entries(self._root, (), self._listing))
+        entries = list(self._own_entries())
         size = max(1, min(_FOLDERS_PER_GROUP, sum(is_folder for *_, is_folder in entries) // _GROUPS))
         runs = [(is_folder, list(run)) for is_folder, run in groupby(entries, key=lambda entry: entry[2])]
         groups = {

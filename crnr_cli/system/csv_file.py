@@ -208,19 +208,23 @@ def require_file(path: Path, remedy: str) -> None:
     refuse_inputs([path])
 
 
-def read_records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[tuple[list[str], str, int]]:
+def read_records(
+    path: Path, columns: tuple[str, ...], remedy: str, optional: tuple[str, ...] = ()
+) -> Iterator[tuple[list[str], str, int]]:
     """Yield the fields of every row in these columns, the row's place for messages, and its line.
 
-    `remedy` is for a file without one of these columns; other columns are ignored.
+    `remedy` is for a file without one of these columns; other columns are ignored. Fields of `optional`
+    columns follow; they are empty if the file has no such column.
     """
     with opened_csv(path) as reader:
         header = next(iter(reader), [])
         if missing := [column for column in columns if column not in header]:
             refuse_separators(header, path, reader.dialect.delimiter)
             raise DataError(f"{path}: no column {' or '.join(missing)}; {remedy}")
-        if twice := [column for column in columns if header.count(column) > 1]:
+        if twice := [column for column in (*columns, *optional) if header.count(column) > 1]:
             raise DataError(f"{path}: has two columns {twice[0]}; remove one")
         places = [header.index(column) for column in columns]
+        others = [header.index(column) if column in header else None for column in optional]
         for row in filter(None, reader):
             where = f"{path}, line {reader.line_num}"
             if len(row) != len(header):
@@ -228,4 +232,6 @@ def read_records(path: Path, columns: tuple[str, ...], remedy: str) -> Iterator[
                     f"{where}: {format_count(len(row), 'field')}, but the header has {len(header)}; "
                     "is the file truncated?"
                 )
-            yield [row[place] for place in places], where, reader.line_num
+            fields = [row[place] for place in places]
+            fields += ["" if place is None else row[place] for place in others]
+            yield fields, where, reader.line_num

@@ -59,6 +59,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv", "--corrections"),
         "--how",  # a split moves nothing
+        "--limit",  # of answers, or of examples
         "--test",  # a folder to write, or queries
         "--min-probability",  # below it, answers are unknown, or files are doubtful
         "--cache",  # which review only reads
@@ -87,13 +88,14 @@ def test_an_option_without_effect_is_no_option(crnr: Runner, command: str) -> No
     "command",
     [
         *("add gallery.h5 new.npz --jobs 1", "add gallery.h5 new.npz", "remove gallery.h5 --class cow"),
-        "rename gallery.h5 cow emu",
+        *("rename gallery.h5 cow emu", "correct gallery.h5 marked.csv"),
     ],
 )
 def test_commands_that_fit_divide_the_cores_too(crnr: Runner, command: str) -> None:
     """BLAS takes all cores of the machine otherwise, whatever --jobs or the container's quota say."""
     make_features(crnr.here / "gallery.npz")
     make_features(crnr.here / "new.npz", seed=1)
+    (crnr.here / "marked.csv").write_text("path,corrected,remove\ngallery.npz#0,bee,\n")
     assert crnr("build", "gallery.npz", "-q").exit == 0
     code = (
         "import os, sys\n"

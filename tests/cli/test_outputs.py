@@ -40,8 +40,9 @@ OUTPUTS = {
     ("remove", "gallery"): "remove {} --class cow",
     ("remove", "option"): "remove -g {} --class cow",
     ("rename", "gallery"): "rename {} cow emu",
+    ("correct", "gallery"): "correct {} marked.csv",
 }
-IN_PLACE = {"add", "remove", "rename"}  # these change a gallery, which has to exist
+IN_PLACE = {"add", "correct", "remove", "rename"}  # these change a gallery, which has to exist
 # Outputs whose names have to end like this.
 ENDINGS = {
     **dict.fromkeys([("tune", "plot"), ("explain", "path")], ".png"),
@@ -77,7 +78,7 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    of_galleries = {"gallery", "like", "option", "labels", "root", "marked", "corrections"}
+    of_galleries = {"gallery", "like", "option", "labels", "root", "marked", "corrections", "folder"}
     of_networks = {"model_path", "given", "model", "image"}
     assert found == of_galleries | of_networks | {"table", "undo", "cache"}  # the last is read by review
 
@@ -92,6 +93,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_features(here / "features.npz")
     assert crnr("build", "gallery", "-q") == Outcome(0, "", "")
     assert crnr("classify", "queries", "-q", "-o", "out.csv") == Outcome(0, "", "")
+    (here / "marked.csv").write_text("path,remove\ngallery/ant/0.png,x\n")
     return here
 
 

@@ -57,6 +57,9 @@ INPUTS = {
     ("remove", "gallery"): "remove {} --class ant",
     ("remove", "marked"): "remove gallery.h5 --marked-in {}",
     ("rename", "gallery"): "rename {} ant emu",
+    ("correct", "gallery"): "correct {} marked.csv",
+    ("correct", "table"): "correct gallery.h5 {}",
+    ("correct", "folder"): "correct gallery.h5 marked.csv --sources {}",
     ("audit", "sources"): "audit {}",
     ("audit", "queries"): "audit gallery.h5 --queries {}",
     ("audit", "extractor"): "audit gallery --extractor {}",
@@ -135,6 +138,7 @@ def test_every_path_is_in_the_table() -> None:
             if is_path and not any(type(one).__name__ == "Written" for one in declared):
                 found.add((command, name))
     changed = {("add", "gallery"), ("add", "sources"), ("remove", "gallery"), ("rename", "gallery")}
+    changed.add(("correct", "gallery"))
     several = {("evaluate", "outsiders")}  # a list of paths
     never_opened = {(command, "root") for command, name in found if name == "root"}
     never_opened.add(("review", "cache"))  # refused by its name, unless it is a .h5 file
@@ -151,6 +155,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     flat_model(here / "efficientnet-lite.onnx", ["n", 3, 8, 8])
     assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")
     assert Runner(here)("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
+    (here / "marked.csv").write_text("path,remove\ngallery/ant/0.png,x\n")
     for name in ("closed", "empty folder", "folder.npz", "folder.csv"):
         (here / name).mkdir()
     for name in ("pipe", "pipe.npz"):

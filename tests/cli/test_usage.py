@@ -28,7 +28,7 @@ ARGUMENTS = {
     **{"info": ["gallery.h5"], "verify": ["gallery.h5"], "add": ["gallery.h5", "gallery.npz"]},
     **{"extract": ["gallery.npz", "-o", "new.h5"], "sort": ["gallery.npz", "sorted"]},
     **{"explain": ["gallery.npz#0"], "remove": ["gallery.h5", "--class", "ant"]},
-    **{"rename": ["gallery.h5", "ant", "emu"]},
+    **{"rename": ["gallery.h5", "ant", "emu"], "correct": ["gallery.h5", "audit.csv"]},
     **{"split": ["gallery.npz", "--train", "a", "--test", "b"]},
     **{"model list": [], "model get": ["efficientnet-lite0"], "model check": ["model.onnx"]},
 }

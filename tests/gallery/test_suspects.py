@@ -17,6 +17,7 @@ from crnr_cli.gallery.suspects import (
     find_small_classes,
     find_suspects,
     lead,
+    rank_labels,
     residuals_without_doubtful_labels,
     score_doubts,
 )
@@ -73,6 +74,36 @@ def test_listed_suspects_are_wrong_and_suggestions_right() -> None:
         of_class = np.flatnonzero(samples.class_index == one.suggested)
         similar = samples.vectors[of_class] @ samples.vectors[one.sample]
         assert one.supporters == of_class[np.argsort(-similar)[:3]].tolist()
+
+
+def test_the_ranking_has_all_labels_and_finds_most_wrong_ones_early() -> None:
+    samples, is_wrong, truth = digits(0.05, 4)
+    residuals = answered(samples)
+    suspects = find_suspects(residuals, samples, False)
+    ranking = rank_labels(residuals, samples, False, suspects)
+    assert sorted(one.sample for one in ranking) == list(range(len(truth)))
+    assert [one.sample for one in ranking[: len(suspects)]] == [one.sample for one in suspects]
+    # One row at a time, from the residuals alone.
+    for one in ranking:
+        own = samples.class_index[one.sample]
+        by_residual = np.argsort(residuals[one.sample], kind="stable").tolist()
+        assert list(one.candidates) == by_residual[:5]
+        best = next(k for k in by_residual if k != own)
+        assert one.suggested == best
+        mine, other = residuals[one.sample, own], residuals[one.sample, best]
+        assert one.score == pytest.approx(1 - other / mine if other < mine else mine / other - 1)
+    scores = [one.score for one in ranking[len(suspects) :]]
+    assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+    first = [one.sample for one in ranking[: round(0.05 * len(ranking))]]
+    assert is_wrong[first].sum() >= 0.9 * is_wrong.sum()
+
+
+def test_labels_that_could_not_be_compared_come_last() -> None:
+    samples = Samples.of(np.eye(4), np.array([0, 0, 1, 1]))
+    residuals = np.array([[np.nan, np.nan], [0.2, 0.8], [0.5, 0.9], [0.9, 0.3]])
+    ranking = rank_labels(residuals, samples, False, [])
+    assert [one.sample for one in ranking] == [2, 3, 1, 0]
+    assert (ranking[-1].suggested, ranking[-1].score, list(ranking[-1].candidates)) == (None, None, [])
 
 
 def test_the_score_compares_the_own_class_with_the_best_other() -> None:

@@ -93,6 +93,29 @@ def test_remove_takes_the_samples_marked_in_the_audit_csv(planted: Runner) -> No
     assert "images/ant/wrong.png" not in [one["path"] for one in report["suspects"]]
 
 
+def test_all_labels_are_ranked_with_the_suspects_first(planted: Runner) -> None:
+    some = planted("audit", "images", "--csv", "some.csv", "--json", "-q")
+    everything = planted("audit", "images", "--csv", "all.csv", "--json", "-q", "--all")
+    assert (some.exit, everything.exit, everything.err) == (0, 0, "")
+    report, more = (json.loads(outcome.out) for outcome in (some, everything))
+    assert "ranking" not in report
+    few, many = (rows(Path(name).read_text()) for name in ("some.csv", "all.csv"))
+    assert list(many[0]) == [
+        *("path", "label", "finding", "suggested", "score", "group", "others", "corrected", "remove"),
+    ]
+    ranked = [row for row in many if row["finding"] == "ranked"]
+    assert [row for row in many if row["finding"] != "ranked"] == few  # the findings are the same
+    suspects = [row for row in many if row["finding"] == "wrong_label"]
+    assert many[: len(suspects) + len(ranked)] == suspects + ranked
+    every = {path.as_posix() for path in Path("images").rglob("*.png")}
+    assert sorted(row["path"] for row in suspects + ranked) == sorted(every)
+    assert [one["path"] for one in more["ranking"]] == [row["path"] for row in suspects + ranked]
+    scores = [float(row["score"]) for row in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert all(-1 <= score < 1 for score in scores)
+    assert all(row["suggested"] in {*CLASSES} - {row["label"]} for row in ranked)
+
+
 def test_too_many_suspects_miss_the_gate(planted: Runner) -> None:
     count = len(found(planted("audit", "images", "--json", "-q"))["suspects"])
     assert count >= 1

@@ -108,6 +108,7 @@ SCENARIOS = {
     "build --update": Scenario(["build", "first.npz", "more.npz", "--update"], ["gallery.h5"]),
     "add": Scenario(["add", "gallery.h5", "more.npz"], ["gallery.h5"]),
     "remove": Scenario(["remove", "gallery.h5", "--class", "cow"], ["gallery.h5"], once=True),
+    "correct": Scenario(["correct", "gallery.h5", "marked.csv"], ["gallery.h5"]),
     "rename": Scenario(["rename", "gallery.h5", "cow", "emu"], ["gallery.h5"], once=True),
     "classify": Scenario(CLASSIFY, ["out.csv"], keeps=PARTIAL),
     "classify, then resumed": Scenario(CLASSIFY, ["out.csv"], [*CLASSIFY, "--resume"], keeps=PARTIAL),
@@ -134,6 +135,7 @@ def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
     assert server.run(start, ["build", "first.npz"]).exit == 0
     assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
     assert server.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
+    (start / "marked.csv").write_text("path,corrected,remove\nfirst.npz#0,bee,\nfirst.npz#5,,x\n")
     for name in ("out.csv", "out.parquet", "errors.csv", "matrix.csv"):
         (start / name).write_text("what was here before")
     return start

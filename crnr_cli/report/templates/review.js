@@ -6,6 +6,12 @@
     number, path, candidates: candidates.map((k) => classes[k]), probability, margin, status, link, strong,
     label: label === null ? "" : label === -1 ? unknown : classes[label],
   }));
+  // The audit page has this script too: its items are examples, and "none of these" removes one.
+  const isAudit = data.page === "audit";
+  const words = isAudit
+    ? { item: "Example", items: "examples", accepted: "kept", none: "removed", second: "suggested", figure: "score", file: "marked.csv" }
+    : { item: "Answer", items: "answers", accepted: "accepted", none: unknown, second: "runner-up", figure: "margin", file: "corrections.csv" };
+  const named = (name) => (name === unknown ? words.none : name);
   const HEIGHT = 64; // of a row, as in the style
   const SPARE = 8; // rows that are made outside of what is seen
   const list = byId("list"), rows = byId("rows");
@@ -30,7 +36,7 @@
   const decisions = keepDecisions({
     prefix, keys,
     labels: answers.map(({ label }) => label),
-    onLost: () => warn("This browser does not remember your decisions. Save corrections.csv before you close the page."),
+    onLost: () => warn(`This browser does not remember your decisions. Save ${words.file} before you close the page.`),
     onChange: () => refresh(),
   });
 
@@ -53,9 +59,10 @@
     rejected: (i) => answers[i].label === unknown,
     failed: (i) => hasFailed(answers[i]),
   };
+  const hasFinding = (finding) => (i) => answers[i].status.split(" ").includes(finding);
   const filters = { reviewed: byId("filter"), status: byId("status"), label: byId("class") };
   const passes = () => {
-    const isReviewed = REVIEWED[filters.reviewed.value], hasStatus = STATUS[filters.status.value];
+    const isReviewed = REVIEWED[filters.reviewed.value], hasStatus = STATUS[filters.status.value] ?? hasFinding(filters.status.value);
     const label = filters.label.value && classes[Number(filters.label.value)];
     return (i) => isReviewed(i) && hasStatus(i) && (!label || answers[i].label === label);
   };
@@ -77,20 +84,20 @@
   };
   const surely = (answer) =>
     answer.probability !== null ? `probability ${answer.probability.toFixed(3)}`
-      : answer.margin !== null ? `margin ${answer.margin.toFixed(3)}` : "";
+      : answer.margin !== null ? `${words.figure} ${answer.margin.toFixed(3)}` : "";
   const said = (answer) => (hasFailed(answer) ? `failed (${answer.status})` : answer.label);
   const earlier = (i) => `the answer was ${decisions.get(i).label || "failed"} when you decided`;
   const stateOf = (i) => {
     if (!decisions.has(i)) return "not reviewed";
-    const state = isCorrected(i) ? `corrected to ${decisions.get(i).name}` : "accepted";
+    const state = isCorrected(i) ? `corrected to ${named(decisions.get(i).name)}` : words.accepted;
     return decisions.hasChanged(i) ? `${state}; ${earlier(i)}` : state;
   };
   const describe = (i) => {
     const answer = answers[i];
     const others = answer.candidates.filter((name) => name !== answer.label);
-    const second = others.length ? `, ${answer.label === unknown ? "best guess" : "runner-up"} ${others[0]}` : "";
+    const second = others.length ? `, ${answer.label === unknown ? "best guess" : words.second} ${others[0]}` : "";
     const sure = surely(answer);
-    return `Answer ${i + 1} of ${answers.length}: ${said(answer)}${second}${sure && `, ${sure}`}, ${stateOf(i)}.`;
+    return `${words.item} ${i + 1} of ${answers.length}: ${said(answer)}${second}${sure && `, ${sure}`}, ${stateOf(i)}.`;
   };
 
   // Only the rows that can be seen are in the page.
@@ -107,7 +114,7 @@
     row.style.top = `${place * HEIGHT}px`;
     const about = element("div"), title = element("b");
     if (isCorrected(i)) {
-      title.append(element("s", shown(said(answer))), ` ${shown(decisions.get(i).name)}`);
+      title.append(element("s", shown(said(answer))), ` ${shown(named(decisions.get(i).name))}`);
     } else title.textContent = shown(said(answer));
     if (decisions.hasChanged(i)) title.append(element("span", " answer changed", "soft"));
     const file = element("span", undefined, "file");
@@ -174,7 +181,7 @@
     if (key) title.append(element("kbd", key), " ");
     title.append(element("span", shown(name), "name"));
     const second = answer.label === unknown || hasFailed(answer) ? 0 : 1;
-    const what = name === answer.label ? " label" : place === second ? (second ? " runner-up" : " best guess") : "";
+    const what = name === answer.label ? " label" : place === second ? (second ? ` ${words.second}` : " best guess") : "";
     if (what) title.append(element("span", what, "soft"));
     button.append(title);
     const strong = answer.strong[place] || [];
@@ -206,7 +213,7 @@
       place.textContent = hasFailed(answer) && file ? "no image; click to try the file" : "no image";
       return;
     }
-    const image = thumb(large || small, "The image of this answer; click for full size");
+    const image = thumb(large || small, `The image of this ${words.item.toLowerCase()}; click for full size`);
     place.replaceChildren(image);
     if (large || !file) return;
     // The page has only a small copy: the file takes its place when it is read.
@@ -224,15 +231,16 @@
 
   const showDetail = () => {
     const answer = answers[current];
-    byId("place").textContent = `Answer ${current + 1} of ${answers.length}`;
+    byId("place").textContent = `${words.item} ${current + 1} of ${answers.length}`;
     if (byId("image").dataset.answer !== String(current)) showImage(answer);
     byId("image").dataset.answer = String(current);
     const state = byId("state");
     if (isCorrected(current)) {
-      state.replaceChildren(element("s", shown(said(answer)), "soft"), ` ${shown(decisions.get(current).name)}`);
+      state.replaceChildren(element("s", shown(said(answer)), "soft"), ` ${shown(named(decisions.get(current).name))}`);
     } else state.textContent = shown(said(answer));
-    const judged = decisions.has(current) ? (isCorrected(current) ? "corrected" : "accepted") : "not reviewed";
-    byId("sure").textContent = [surely(answer), judged].filter(Boolean).join(", ");
+    const judged = decisions.has(current) ? (isCorrected(current) ? "corrected" : words.accepted) : "not reviewed";
+    const findings = isAudit ? answer.status.replaceAll(" ", ", ").replaceAll("_", " ") : "";
+    byId("sure").textContent = [findings, surely(answer), judged].filter(Boolean).join(", ");
     byId("changed").hidden = !decisions.hasChanged(current);
     if (decisions.hasChanged(current)) byId("changed").textContent = shown(`Changed: ${earlier(current)}.`);
     byId("path").textContent = shown(answer.path);
@@ -257,7 +265,7 @@
     for (let i = 0; i < answers.length; i++) if (passed(i)) view.push(i);
     rows.style.height = `${view.length * HEIGHT}px`;
     byId("empty").hidden = view.length > 0;
-    byId("answers").textContent = view.length === answers.length ? "Answers" : `${view.length} of ${answers.length} answers`;
+    byId("answers").textContent = view.length === answers.length ? `${words.item}s` : `${view.length} of ${answers.length} ${words.items}`;
     show();
   };
 
@@ -272,8 +280,8 @@
     const i = current;
     decisions.set(i, name);
     classBox.close(true);
-    const done = name === answers[i].label ? `Accepted ${name}.` : `Corrected to ${name}.`;
-    say(advance() ? `${done} ${describe(current)}` : `${done} No answer is left to review here; save corrections.csv.`);
+    const done = name === answers[i].label ? `${words.accepted[0].toUpperCase()}${words.accepted.slice(1)} ${name}.` : `Corrected to ${named(name)}.`;
+    say(advance() ? `${done} ${describe(current)}` : `${done} No ${words.item.toLowerCase()} is left to review here; save ${words.file}.`);
   };
   const accept = () => {
     const answer = answers[current];
@@ -295,7 +303,7 @@
     select(view[Math.min(view.length - 1, Math.max(0, start + steps))]);
   };
   const classBox = makeClassBox({
-    classes, unknown,
+    classes, unknown, takesNew: !isAudit,
     choose: (name) => { decide(name); toList(); },
     cancel: () => { toList(); say(describe(current)); },
   });
@@ -356,10 +364,13 @@
 
   const save = () => {
     const order = decisions.places().sort((a, b) => answers[a].number - answers[b].number);
-    const lines = order.map((i) => [answers[i].path, answers[i].label, decisions.get(i).name, decisions.get(i).when]);
-    saveCsv("corrections.csv", [["path", "label", "corrected", "when"], ...lines]);
+    const lines = order.map((i) => {
+      const { path, label } = answers[i], { name, when } = decisions.get(i);
+      return isAudit ? [path, label, name === unknown ? "" : name, name === unknown ? "x" : "", when] : [path, label, name, when];
+    });
+    saveCsv(words.file, [["path", "label", "corrected", ...(isAudit ? ["remove"] : []), "when"], ...lines]);
     decisions.markSaved();
-    say(`corrections.csv is saved, with ${order.length} reviewed answers.`);
+    say(`${words.file} is saved, with ${order.length} reviewed ${words.items}.`);
   };
   const forget = () => {
     const n = decisions.places().length;
@@ -371,7 +382,7 @@
   const applyFilters = () => {
     refresh();
     if (view.length && !view.includes(current)) select(view[0]);
-    say(`${view.length} answers are shown.`);
+    say(`${view.length} ${words.items} are shown.`);
   };
   const showAll = () => {
     for (const select of Object.values(filters)) select.selectedIndex = 0;

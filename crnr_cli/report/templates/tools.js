@@ -184,8 +184,8 @@ const tools = (() => {
     return open;
   };
 
-  // The box "name" with the list "names" below it, for any class. `choose` takes a name, `cancel` nothing.
-  const makeClassBox = ({ classes, unknown, choose, cancel }) => {
+  // The box "name" with the list "names" below it, for any class, or only the known ones. `choose` takes a name.
+  const makeClassBox = ({ classes, unknown, takesNew, choose, cancel }) => {
     const MOST_NAMES = 8;
     const box = byId("name"), names = byId("names");
     const fold = (text) => text.normalize("NFC").toLowerCase();
@@ -219,7 +219,7 @@ const tools = (() => {
       offered = found.slice(0, MOST_NAMES).map((name) => ({ name, text: name === unknown ? `${name} (none of the classes)` : name }));
       const n = offered.length;
       const isKnown = classes.includes(typed) || typed === unknown;
-      if (!isKnown) offered.push({ name: typed, text: `New class: ${typed}` });
+      if (!isKnown && takesNew) offered.push({ name: typed, text: `New class: ${typed}` });
       names.replaceChildren(...offered.map(({ name, text }, place) => {
         const item = element("li", shown(text));
         item.id = `name-${place}`;
@@ -230,7 +230,7 @@ const tools = (() => {
         return item;
       }));
       const hint = found.length > n ? `${found.length - n} more; type more of the name`
-        : n ? "" : "No class matches. Choose the new class to add it: arrow down, then Enter.";
+        : n ? "" : !takesNew ? "No class matches." : "No class matches. Choose the new class to add it: arrow down, then Enter.";
       if (hint) {
         const item = element("li", hint, "hint");
         item.setAttribute("role", "none");

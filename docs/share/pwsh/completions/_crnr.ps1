@@ -5,7 +5,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
     $commands = @{
         '' = @{
             Arguments = 'commands'
-            Commands = @('build', 'classify', 'evaluate', 'review', 'sort', 'explain', 'audit', 'info', 'verify', 'add', 'remove', 'rename', 'tune', 'compare', 'split', 'extract', 'model')
+            Commands = @('build', 'classify', 'evaluate', 'review', 'sort', 'explain', 'audit', 'info', 'verify', 'add', 'correct', 'remove', 'rename', 'tune', 'compare', 'split', 'extract', 'model')
             Options = @('-h', '--help', '--help-all', '--version', '--install-completion', '--show-completion')
             Values = @{
             }
@@ -189,7 +189,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('--csv', '--html', '--all', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--limit', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
@@ -200,6 +200,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-suspects' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--limit' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -278,6 +279,15 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
                 '--root' = 'folder'
                 '--samples-axis' = @('rows', 'columns')
+            }
+        }
+        'correct' = @{
+            Arguments = 'file'
+            Commands = @()
+            Options = @('--sources', '--strict', '--allow-skipped', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--max-failure-rate', '--verbose')
+            Values = @{
+                '--sources' = 'folder'
+                '--max-failure-rate' = 'nothing'
             }
         }
         'remove' = @{
