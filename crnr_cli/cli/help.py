@@ -214,6 +214,24 @@ PANELS = {
             ),
         ),
     },
+    "Exchange": {
+        "export": Screen(
+            "to output corrections boxes deployments metadata url-prefix below",
+            (
+                "crnr export out.csv --to label-studio -o tasks.json",
+                "crnr export out.csv --to megadetector --boxes detections.json -o labels.json",
+                "crnr export out.csv --to camtrap-dp --deployments deployments.csv -o package/",
+            ),
+        ),
+        "tag": Screen(
+            "naming taxa min-probability corrections below undo",
+            (
+                "crnr tag out.csv",
+                "crnr tag out.csv --dry-run",
+                "crnr tag out.csv --min-probability 0.9 --taxa taxa.csv",
+            ),
+        ),
+    },
 }
 # The program itself, and its groups of commands.
 _GROUPS = {
