@@ -39,27 +39,22 @@ class FormatOptions:
         typer.Option(metavar="FILE", help="Read contributors and project from this JSON (camtrap-dp)."),
     ] = None
     url_prefix: Annotated[
-        str,
-        typer.Option(
-            metavar="URL",
-            help="Put URL in front of each path (label-studio, camtrap-dp).",
-            show_default=False,
-        ),
-    ] = ""
+        str | None,
+        typer.Option(metavar="URL", help="Put URL in front of each path (label-studio, camtrap-dp)."),
+    ] = None
 
 
 @make_command
 def export(
-    context: typer.Context,
     table: PredictionsFile,
     to: Annotated[
-        str | None,
+        str,
         typer.Option("--to", parser=Choice(tuple(EXPORTERS)), help="Write this format: {choices}."),
-    ] = None,
+    ],
     path: Annotated[
-        Path | None,
+        Path,
         typer.Option("--output", "-o", metavar="FILE", help="File to write; for camtrap-dp, a new folder."),
-    ] = None,
+    ],
     corrections: ReviewedLabels = None,
     below: Below = None,
     *,
@@ -75,8 +70,6 @@ def export(
     from crnr_cli.jobs.export import ExportJob
     from crnr_cli.jobs.export import export as run
 
-    if to is None or path is None:
-        context.fail(f"missing option: {'--to' if to is None else '--output'}")
     places = [Path(name) for name in below or ()]
     job = ExportJob(to, ExportOptions(**asdict(formats)), corrections, places, **error_handling.to_fields())
     with shown_progress(output.quiet) as progress:

@@ -32,7 +32,7 @@ class Tagging:
         str,
         typer.Option(
             parser=Choice(("auto", "photo.jpg.xmp", "photo.xmp")),
-            help="Name sidecars in this way: {choices}; auto uses those that exist.",
+            help="Name new sidecars in this way: {choices}.",
         ),
     ] = "auto"
     taxa: Annotated[

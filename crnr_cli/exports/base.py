@@ -142,7 +142,7 @@ class ExportOptions:
     boxes: Path | None = None  # the detector's JSON
     deployments: Path | None = None
     metadata: Path | None = None
-    url_prefix: str = ""
+    url_prefix: str | None = None
 
     def url_of(self, path: str) -> str:
         """Return the address of an image; without a prefix, its path."""
