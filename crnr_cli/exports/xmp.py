@@ -155,7 +155,7 @@ def _parse(content: bytes) -> _Found:
     try:
         walker.parse(content)
     except expat.ExpatError as e:
-        raise SidecarError(f"the sidecar is not XML ({expat.ErrorString(e.code)})") from e
+        raise SidecarError("the sidecar is damaged, or not XML") from e
     except (ValueError, LookupError, RecursionError) as e:  # an unknown encoding
         raise SidecarError("the sidecar is not UTF-8") from e
     if walker.found.rdf is None:
@@ -295,4 +295,4 @@ def _end_of_tag(content: bytes, start: int) -> int:
             quote = sign
         elif sign == ord(">"):
             return place + 1
-    raise SidecarError("the sidecar is not XML")
+    raise SidecarError("the sidecar is damaged, or not XML")

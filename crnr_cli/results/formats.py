@@ -253,7 +253,8 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
             if start[: len(MAGIC)] == MAGIC:
                 return _parquet_columns(ParquetFile(path), names)
             if start[:1] == b"{":
-                return _json_columns(wrap_as_text(file, path), names, path)
+                with wrap_as_text(file, path) as lines:
+                    return _json_columns(lines, names, path)
         with opened_csv(path) as reader:
             header = next(iter(reader), [])
             places = {name: header.index(name) for name in names if name in header}
