@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import errno
 import hashlib
 import json
@@ -31,7 +32,7 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.sorting.named_files import NamedFiles
 from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT, folder_errors
 from crnr_cli.system.csv_file import read_records, require_file, require_utf_8
-from crnr_cli.system.files import locked, replacing
+from crnr_cli.system.files import lock_of, locked, replacing
 from crnr_cli.system.folders import Place
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import DeclaredOutput, planned
@@ -190,6 +191,8 @@ def _plan_changes(
             if after != before:
                 row = row._replace(result=NEW if before is None else CHANGED)
                 changes.append(_Change(len(report.rows), sidecar, before, after))
+            elif not options.dry_run:
+                _remove_lock(Path(sidecar))
         except SidecarError as e:
             row = row._replace(sidecar="", result=LEFT_OUT, reason=str(e))
         report.rows.append(row)
@@ -204,6 +207,14 @@ def _plan_changes(
     if report.rows and len(report.left_out) == len(report.rows):
         raise DataError(f"{table}: none of the images can be tagged; {report.rows[0]}")
     return changes
+
+
+def _remove_lock(sidecar: Path) -> None:
+    """Remove the lock file of a run that was killed after it had written the sidecar."""
+    place = lock_of(sidecar)
+    if os.path.lexists(place):
+        with contextlib.suppress(OSError, OutputError), locked(place, sidecar):
+            pass
 
 
 def _choose_sidecars(sources: Sequence[str], naming: str) -> Iterator[str]:
