@@ -1,6 +1,6 @@
 """Label Studio: a list of tasks, each with an image and the answers as predictions.
 
-The names of the tags are those of Label Studio's own templates: `image`, `choice` and `label`.
+Its templates call the tags `image`, `choice` and `label`.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def _existing_or(path: str) -> str:
 
 
 def _read_sidecar(path: str) -> bytes | None:
-    """Return the content of a sidecar, or None if there is none. A link is not followed."""
+    """Return the content of a sidecar, or None if it does not exist. A link is not followed."""
     if not path:
         raise SidecarError("another image has the same name without its suffix; use --naming photo.jpg.xmp")
     place = Place(path)
