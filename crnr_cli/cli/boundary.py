@@ -36,7 +36,13 @@ SKIPPED = 3  # done, but some inputs were skipped
 GATE_MISSED = 4
 _GRACE = 1.5  # seconds that the current batch has to finish after a signal
 
-_STEPS_IN_BATCHES = ("classifying", "extracting", "sorting", "splitting")  # whose finished batches are kept
+_STEPS_IN_BATCHES = (
+    "classifying",
+    "extracting",
+    "sorting",
+    "splitting",
+    "tagging",
+)  # whose finished batches are kept
 
 _STDOUT_ERRORS = (errno.ENOSPC, errno.EIO, errno.EBADF)
 

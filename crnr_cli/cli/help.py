@@ -226,7 +226,27 @@ PANELS = {
             ),
         ),
     },
+    "Exchange": {
+        "export": Screen(
+            "to output corrections boxes deployments metadata url-prefix below",
+            (
+                "crnr export out.csv --to label-studio -o tasks.json",
+                "crnr export out.csv --to megadetector --boxes detections.json -o labels.json",
+                "crnr export out.csv --to camtrap-dp --deployments deployments.csv -o package/",
+            ),
+        ),
+        "tag": Screen(
+            "naming taxa min-probability corrections below undo",
+            (
+                "crnr tag out.csv",
+                "crnr tag out.csv --dry-run",
+                "crnr tag out.csv --min-probability 0.9 --taxa taxa.csv",
+            ),
+        ),
+    },
 }
+# Panels that `crnr --help-all` shows, and `crnr --help` only mentions: few people need their commands.
+_SPECIAL = ("Exchange",)
 # The program itself, and its groups of commands.
 _GROUPS = {
     "": Screen(
@@ -270,14 +290,14 @@ def format_help(context: Any, *, everything: bool = False) -> str:
     panels, short = group_options(name, command.params), {COMMON, ALWAYS, _OF_GROUP}
     options = {
         panel: [
-            (_format_names(one), _describe(one, panels, everything=everything))
+            (_format_names(one), _describe(one, panels, is_program=not name, everything=everything))
             for one in of_panel
             if long_name(one) != "help-all" or everything or not panels.keys() <= short
         ]
         for panel, of_panel in panels.items()
         if everything or panel in short
     }
-    for tables in (about if arguments else {}, _group_commands(name, commands), options):
+    for tables in (about if arguments else {}, _group_commands(name, commands, everything), options):
         blocks += _format_tables(tables, width)
     blocks.append(["Examples", *(f"  {example}" for example in SCREENS[name].examples)])
     return "\n\n".join("\n".join(block) for block in blocks)
@@ -305,7 +325,9 @@ def group_options(name: str, parameters: Iterable[Any]) -> dict[str, list[Any]]:
     return {panel: options for panel, options in panels.items() if options}
 
 
-def _group_commands(name: str, commands: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+def _group_commands(
+    name: str, commands: dict[str, Any], everything: bool
+) -> dict[str, list[tuple[str, str]]]:
     """Return the names and summaries of the commands of a group by panel."""
     if name:
         below = [(own, summarize(one.help)) for own, one in commands.items()]
@@ -317,7 +339,7 @@ def _group_commands(name: str, commands: dict[str, Any]) -> dict[str, list[tuple
             if own in commands
         ]
         for panel, names in PANELS.items()
-        if commands
+        if commands and (everything or panel not in _SPECIAL)
     }
 
 
@@ -361,10 +383,12 @@ def text_of(parameter: Any, *, everything: bool = True) -> str:
     return text
 
 
-def _describe(option: Any, panels: dict[str, list[Any]], *, everything: bool) -> str:
+def _describe(option: Any, panels: dict[str, list[Any]], *, is_program: bool, everything: bool) -> str:
     """Return the help of one of the options in these panels, with its default."""
     if long_name(option) == "help-all":
-        return f"Show all {sum(map(len, panels.values()))} options."
+        special = " and ".join(name for panel in _SPECIAL for name in PANELS[panel])
+        more = f", and the commands {special}" if is_program else ""
+        return f"Show all {sum(map(len, panels.values()))} options{more}."
     text = text_of(option, everything=everything)
     notes = ["required"] if option.required else []
     notes += [f"default: {default}"] if (default := default_of(option)) else []

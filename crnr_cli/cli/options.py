@@ -84,6 +84,16 @@ ImagesFrom = Annotated[
     typer.Option("--images-from", metavar="DIR", help="Look for moved images in DIR."),
     HiddenNames("pictures-from"),
 ]
+PredictionsFile = Annotated[
+    Path, typer.Argument(metavar="CSV", help="Predictions file from `crnr classify`.")
+]
+ReviewedLabels = Annotated[
+    Path | None,
+    typer.Option("--corrections", metavar="FILE", help="Use the labels saved by `crnr review`."),
+]
+Below = Annotated[
+    list[str] | None, typer.Option("--below", metavar="DIR", help="Also allow files below DIR.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print planned changes as CSV; change nothing.")]
 PortableNames = Annotated[
     bool,

@@ -13,7 +13,7 @@ import typer
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import given_values, make_command, parameter_names
 from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say_some, shown_progress
-from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
+from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
 from crnr_cli.wording import format_count, is_or_are
@@ -65,14 +65,7 @@ def sort(
         str | None,
         typer.Argument(metavar="FOLDER", help="Target folder; created if missing."),
     ] = None,
-    below: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--below",
-            metavar="DIR",
-            help="Also allow files below DIR.",
-        ),
-    ] = None,
+    below: Below = None,
     undo: Annotated[
         Path | None,
         typer.Option(

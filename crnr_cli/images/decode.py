@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import stat
 import struct
 import zlib
@@ -41,6 +42,9 @@ _NESTED_BOXES = ((b"meta", 4), (b"iprp", 0), (b"ipco", 0))  # each in the one be
 _DATA_BOXES = (b"meta", b"mdat", b"moov")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
+_EXIF_BLOCK, _DATE_TAG, _ZONE_TAG = 0x8769, 0x9003, 0x9011  # DateTimeOriginal, OffsetTimeOriginal
+_DATE = re.compile(r"\d{4}:\d\d:\d\d \d\d:\d\d:\d\d", re.ASCII)
+_ZONE = re.compile(r"[+-]\d\d:\d\d", re.ASCII)
 # Tags of a TIFF.
 _BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
 _WHITE_IS_ZERO = 0
@@ -66,7 +70,8 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
         is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
         width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
         if request.header_only:
-            return Pixels(width, height, 0, False, "", b"")
+            date = _capture_date(image) if request.with_date else ""
+            return Pixels(width, height, 0, False, "", date.encode())
         size = _within(width, height, request.within) if request.within else request.size
         scale = 1.0 if size is None else _reduce_scale(image, size, request, on_its_side)
         image.load()
@@ -234,6 +239,18 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # a broken EXIF block is no reason to reject the image
         return 1
+
+
+def _capture_date(image: Image.Image) -> str:
+    """Return the date as EXIF stores it, followed by its time zone, if there is one; empty if unknown."""
+    try:
+        exif = image.getexif().get_ifd(_EXIF_BLOCK)
+        date, zone = (str(exif.get(tag, "")).strip("\0 ") for tag in (_DATE_TAG, _ZONE_TAG))
+    except Exception:  # a broken EXIF block is no reason to reject the image
+        return ""
+    if not _DATE.fullmatch(date):
+        return ""
+    return date + (zone if _ZONE.fullmatch(zone) else "")
 
 
 def _apply_tiff_tags(image: Image.Image) -> Image.Image:

@@ -22,6 +22,7 @@ class PixelRequest(NamedTuple):
     max_pixels: int = MAX_PIXELS
     with_hash: bool = False
     header_only: bool = False  # only width and height, after the orientation is applied
+    with_date: bool = False  # with `header_only`: the capture date, in place of the pixels
     crop: float = 0.0  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str = "bilinear"  # Pillow's name for the resampling filter
     eight_bit: bool = False  # convert images of more than 8 bits to bytes from 0 to 255

@@ -21,7 +21,7 @@ from crnr_cli.results.table import (
     listed_classes,
     parse_predictions,
 )
-from crnr_cli.system.csv_file import wrap_as_text
+from crnr_cli.system.csv_file import opened_csv, wrap_as_text
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
 
@@ -240,3 +240,44 @@ def read_parquet_rows(path: Path) -> Predictions:
         for number, row in enumerate(zip(*values, strict=True))
     )
     return Predictions(rows, listed_classes(names))
+
+
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return further columns of a predictions file, row by row as `read_answers` returns them.
+
+    Only columns that the file has are returned; empty values are empty texts.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.peek(len(MAGIC))
+            if start[: len(MAGIC)] == MAGIC:
+                return _parquet_columns(ParquetFile(path), names)
+            if start[:1] == b"{":
+                with wrap_as_text(file, path) as lines:
+                    return _json_columns(lines, names, path)
+        with opened_csv(path) as reader:
+            header = next(iter(reader), [])
+            places = {name: header.index(name) for name in names if name in header}
+            rows = list(filter(None, reader)) if places else []
+            return {name: [row[place] for row in rows] for name, place in places.items()}
+    except OSError as e:
+        raise DataError(f"{path}: cannot read it ({e.strerror})") from e
+
+
+def _parquet_columns(file: ParquetFile, names: Sequence[str]) -> dict[str, list[str]]:
+    known = {column.name for column in file.columns}
+    return {
+        name: ["" if value is None else str(value) for value in file.values(name)]
+        for name in names
+        if name in known
+    }
+
+
+def _json_columns(lines: Iterable[str], names: Sequence[str], path: Path) -> dict[str, list[str]]:
+    """Return the values of keys that at least one line has."""
+    records = [json.loads(line) for line in lines if line.strip()]
+    return {
+        name: [_text(record.get(name), name, f"{path}, row {i}") or "" for i, record in enumerate(records, 1)]
+        for name in names
+        if any(name in record for record in records)
+    }

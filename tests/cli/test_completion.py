@@ -28,7 +28,13 @@ def completed(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("crnr ", dict.fromkeys(command.split()[0] for command in COMMANDS)),
+        # Typer lists groups after commands.
+        (
+            "crnr ",
+            sorted(dict.fromkeys(one.split()[0] for one in COMMANDS), key=lambda one: one not in COMMANDS),
+        ),
+        ("crnr export x --to ", ["megadetector", "camtrap-dp", "label-studio", "coco"]),
+        ("crnr tag x --naming photo", ["photo.jpg.xmp", "photo.xmp"]),
         ("crnr model ", ["list", "get", "check"]),
         ("crnr model get clip", ["clip-b32", "clip-b16"]),
         ("crnr build x --extractor dinov2-", ["dinov2-small", "dinov2-base"]),

@@ -18,7 +18,7 @@ from helpers.runner import Runner, declared_commands
 ALL = ["", *COMMANDS, "model"]
 MOST_LINES = 40
 # Commands that need an option: the first example has no other one.
-NEEDED = {"split": {"--train", "--test"}, "extract": {"-o"}, "remove": {"--class"}}
+NEEDED = {"split": {"--train", "--test"}, "extract": {"-o"}, "remove": {"--class"}, "export": {"--to", "-o"}}
 PANELS = {
     *(COMMON, ALWAYS, "Other options", "Features", "Network", "Method parameters", "Confidence", "Testing"),
     *("Pass/fail thresholds", "Label table", "Feature file", "Input", "Error handling", "Cluster"),

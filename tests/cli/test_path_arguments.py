@@ -39,6 +39,18 @@ INPUTS = {
     ("split", "sources"): "split {} --train new --test other",
     ("sort", "table"): "sort {} sorted",
     ("sort", "undo"): "sort --undo {}",
+    ("export", "table"): "export {} --to coco -o new.json",
+    ("export", "corrections"): "export out.csv --to coco -o new.json --corrections {}",
+    ("export", "boxes"): "export out.csv --to megadetector -o new.json --boxes {}",
+    ("export", "deployments"): "export out.csv --to camtrap-dp -o new --deployments {}",
+    (
+        "export",
+        "metadata",
+    ): "export out.csv --to camtrap-dp -o new --deployments deployments.csv --metadata {}",
+    ("tag", "table"): "tag {}",
+    ("tag", "undo"): "tag --undo {}",
+    ("tag", "taxa"): "tag out.csv --taxa {}",
+    ("tag", "corrections"): "tag out.csv --corrections {}",
     ("compare", "sources"): "compare {} --methods nn",
     ("compare", "test"): "compare gallery --methods nn --test {}",
     ("compare", "extractor"): "compare gallery --methods nn --extractor {}",
@@ -92,7 +104,7 @@ PATHS = (
         "table",
         "undo",
     ),
-    *("outsiders", "corrections"),
+    *("outsiders", "corrections", "boxes", "deployments", "metadata", "taxa"),
 )
 LONG = "x" * 300
 # The argument, and a word that the message must have.
@@ -141,6 +153,7 @@ def test_every_path_is_in_the_table() -> None:
     changed.add(("correct", "gallery"))
     several = {("evaluate", "outsiders")}  # a list of paths
     never_opened = {(command, "root") for command, name in found if name == "root"}
+    never_opened.add(("export", "path"))  # the output, whose format decides whether it is a folder
     never_opened.add(("review", "cache"))  # refused by its name, unless it is a .h5 file
     assert (found | changed | several) - never_opened == INPUTS.keys()
 
@@ -156,6 +169,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert Runner(here)("build", "gallery", "-q") == Outcome(0, "", "")
     assert Runner(here)("classify", "queries", "-o", "out.csv", "-q") == Outcome(0, "", "")
     (here / "marked.csv").write_text("path,remove\ngallery/ant/0.png,x\n")
+    (here / "deployments.csv").write_text(
+        "deploymentID,latitude,longitude,deploymentStart,deploymentEnd\n"
+        "d,0,0,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z\n"
+    )
     for name in ("closed", "empty folder", "folder.npz", "folder.csv"):
         (here / name).mkdir()
     for name in ("pipe", "pipe.npz"):

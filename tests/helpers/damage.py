@@ -339,6 +339,44 @@ _JSON_VALUES = (
 )
 
 
+_XML = (
+    b"<!DOCTYPE a [<!ENTITY b 'bb'>]>",
+    b"<?xml version='1.0' encoding='utf-16'?>",
+    b"<a>" * 2000,
+    b"<![CDATA[<rdf:li>]]>",
+    b"&#0;",
+    b"&b;",
+    b"<rdf:Bag/>",
+    b"<rdf:li/>",
+    b"<rdf:Description/>",
+    b"<dc:subject xmlns:dc='http://purl.org/dc/elements/1.1/'/>",
+    b"<!-- <rdf:li>x</rdf:li> -->",
+    b"\xff\xfe",
+    b" " * 5000,
+)
+
+
+def xml_changed(data: bytes, chance: Random) -> bytes:
+    """Return XML with tags removed, repeated, exchanged or nested, and with names that mean something."""
+    parts = re.split(rb"(<[^>]*>)", data)
+    for _ in range(chance.choice((1, 1, 2, 6))):
+        at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+        match chance.randrange(6):
+            case 0:
+                del parts[at]
+            case 1:
+                parts.insert(at, parts[other])
+            case 2:
+                parts[at], parts[other] = parts[other], parts[at]
+            case 3:
+                parts[at] = bytes_changed(parts[at], chance)
+            case 4:
+                parts[at] = parts[at].replace(b">", b"/>")
+            case _:
+                parts.insert(at, chance.choice(_XML))
+    return b"".join(parts)
+
+
 def journal_changed(data: bytes, chance: Random) -> bytes:
     """Lines of JSON with values, keys or whole lines changed."""
     lines = data.split(b"\n")

@@ -21,6 +21,9 @@ from scipy.io import savemat
 
 from crnr_cli.choices import ExtractorOptions
 from crnr_cli.errors import DataError, SampleError
+from crnr_cli.exports.answers import read_images
+from crnr_cli.exports.base import EXPORTERS, ExportOptions, ImageHeader, exporter_of
+from crnr_cli.exports.xmp import HIERARCHY, SUBJECT, SidecarError, add_keywords, make_sidecar, read_keywords
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.gallery import describe
 from crnr_cli.gallery.queries import QueryOptions
@@ -357,7 +360,61 @@ def png(path: Path) -> None:
     path.write_bytes(buffer.getvalue())
 
 
+def make_sidecar_file(path: Path) -> None:
+    """With names of another program, comments, attributes and lists, as real ones."""
+    content = make_sidecar({SUBJECT: ["holiday", "é & <b>"], HIERARCHY: ["animal|cat"]})
+    own = b"<own:x xmlns:own='urn:x' own:y='a > b'><!-- c --><own:z/></own:x>"
+    path.write_bytes(content.replace(b"<lr:", own + b"<lr:", 1))
+
+
+def open_sidecar(path: Path) -> object:
+    """By adding keywords: all other bytes are still there, and a second time changes nothing."""
+    content = path.read_bytes()
+    keywords = {SUBJECT: ["fox"], HIERARCHY: ["animal|fox"]}
+    try:
+        changed = add_keywords(content, keywords)
+    except SidecarError as e:
+        raise DataError(str(e)) from e
+    assert add_keywords(changed, keywords) is changed
+    signs = iter(changed)
+    assert all(sign in signs for sign in content.replace(b"/>", b">"))
+    return read_keywords(changed, SUBJECT)
+
+
+def make_boxed_predictions(path: Path) -> None:
+    path.write_text(
+        "path,truth,label,status,probability,corrected,timestamp\n"
+        '"a.png#0.1,0.25,0.5,0.3",,fox,ok,0.9,,2026-01-02T03:04:05\n'
+        '"a.png#2,1,4,5",,wolf,ok,0.8,bear,\n'
+        "b/c.png,,person,ok,0.7,,2026-01-02T03:04:05+01:00\n"
+        "d.png,,unknown,rejected,0.1,,\ne.png,,,truncated,,,\n"
+    )
+
+
+def open_boxed_predictions(path: Path) -> object:
+    """In all formats; two of them may write no NaN, and no box that is not finite."""
+    deployments = Path("deployments.csv")
+    if not deployments.exists():
+        draw_image(0, 1, (20, 15)).save("a.png")
+        deployments.write_text(
+            "deploymentID,latitude,longitude,deploymentStart,deploymentEnd\n"
+            "d,0,0,2026-01-01T00:00:00Z,2026-02-01T00:00:00Z\n"
+        )
+    images = read_images(path).images
+    for image in images:
+        image.header = ImageHeader(20, 15, "2026:01:02 03:04:05")
+    made = []
+    for name in EXPORTERS:
+        options = ExportOptions(deployments=deployments if name == "camtrap-dp" else None)
+        made.append(exporter_of(name).make(images, options))
+    return [json.loads(one.files[""]) if "" in one.files else one.files for one in made]
+
+
 KINDS: dict[str, Kind] = {
+    "sidecar": Kind(".xmp", make_sidecar_file, open_sidecar, damage.xml_changed, 4),
+    "predictions with boxes": Kind(
+        ".csv", make_boxed_predictions, open_boxed_predictions, damage.csv_changed, 4
+    ),
     "gallery": Kind(".h5", make_gallery, open_gallery, damage.gallery_changed, 8),
     "gallery of src": Kind(".h5", lambda p: make_gallery(p, "src"), open_gallery, damage.gallery_changed, 2),
     "gallery of nsc": Kind(".h5", lambda p: make_gallery(p, "nsc"), open_gallery, damage.gallery_changed, 2),

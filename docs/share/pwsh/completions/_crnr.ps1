@@ -5,7 +5,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
     $commands = @{
         '' = @{
             Arguments = 'commands'
-            Commands = @('build', 'classify', 'evaluate', 'review', 'sort', 'explain', 'audit', 'info', 'verify', 'add', 'correct', 'remove', 'rename', 'tune', 'compare', 'split', 'extract', 'model')
+            Commands = @('build', 'classify', 'evaluate', 'review', 'sort', 'explain', 'audit', 'info', 'verify', 'add', 'correct', 'remove', 'rename', 'tune', 'compare', 'split', 'extract', 'model', 'export', 'tag')
             Options = @('-h', '--help', '--help-all', '--version', '--install-completion', '--show-completion')
             Values = @{
             }
@@ -501,6 +501,37 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--layout' = @('nchw', 'nhwc')
                 '--pool' = @('cls', 'mean', 'none')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+            }
+        }
+        'export' = @{
+            Arguments = 'file'
+            Commands = @()
+            Options = @('--to', '-o', '--output', '--corrections', '--boxes', '--deployments', '--metadata', '--url-prefix', '--below', '--strict', '--allow-skipped', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--max-failure-rate', '--verbose')
+            Values = @{
+                '--to' = @('megadetector', 'camtrap-dp', 'label-studio', 'coco')
+                '-o' = 'file'
+                '--output' = 'file'
+                '--corrections' = 'file'
+                '--boxes' = 'file'
+                '--deployments' = 'file'
+                '--metadata' = 'file'
+                '--url-prefix' = 'nothing'
+                '--max-failure-rate' = 'nothing'
+                '--below' = 'folder'
+            }
+        }
+        'tag' = @{
+            Arguments = 'file'
+            Commands = @()
+            Options = @('--naming', '--taxa', '--min-probability', '--corrections', '--below', '--undo', '--strict', '--allow-skipped', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--max-failure-rate', '--verbose')
+            Values = @{
+                '--naming' = @('auto', 'photo.jpg.xmp', 'photo.xmp')
+                '--taxa' = 'file'
+                '--corrections' = 'file'
+                '--undo' = 'file'
+                '--min-probability' = 'nothing'
+                '--max-failure-rate' = 'nothing'
+                '--below' = 'folder'
             }
         }
     }
