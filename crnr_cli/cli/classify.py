@@ -63,20 +63,15 @@ class EarlierRun:
         bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
     ] = False
 
-    @property
-    def remedy(self) -> str:
-        """How to continue a run that is stopped."""
-        return f"; the same command{'' if self.update else ' with --resume'} continues from there"
-
-    def to_fields(self) -> dict[str, Any]:
-        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
-        return {"resume": self.resume, "update": fate}
-
-    def __post_init__(self) -> None:
+    def decide(self) -> tuple[dict[str, Any], str]:
+        """Return the arguments of the job, and how to continue if it is stopped; refuse contradictions."""
         if self.resume and self.update:
             raise UsageError("--update also continues a stopped run; leave out --resume")
         if self.prune and not self.update:
             raise UsageError("--prune only applies to --update; add --update, or leave out --prune")
+        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
+        remedy = f"; the same command{'' if self.update else ' with --resume'} continues from there"
+        return {"resume": self.resume, "update": fate}, remedy
 
 
 @make_command(side_by_side=True)
@@ -123,8 +118,10 @@ def classify(
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
     _refuse_outputs(sources or [], path)
+    continuing, remedy = earlier.decide()
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
+    target = sys.stdout.buffer if to_stdout else Path(path)
     decoders = DecoderPool(input.jobs)
     if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
@@ -145,17 +142,9 @@ def classify(
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, "" if to_stdout or format == "parquet" else earlier.remedy) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else remedy) as progress,
     ):
-        report = run(
-            sources,
-            gallery,
-            sys.stdout.buffer if to_stdout else Path(path),
-            query_options,
-            progress,
-            **earlier.to_fields(),
-            workers=who,
-        )
+        report = run(sources, gallery, target, query_options, progress, **continuing, workers=who)
     if not output.quiet:
         say_separators(input.labels)
         _show(report, None if to_stdout else path, verbose=error_handling.verbose)

@@ -103,7 +103,7 @@ def classify(
         queries = format_count(report.n_queries, "query")
         text = f"{report.resumed_after} of {queries} were done by the earlier run"
         notes.insert(0, Note("resumed", text))
-    return _add_notes(notes, report)
+    return replace(report, notes=[*notes, *report.notes])
 
 
 def _note_empty(names: Sequence[str]) -> Note:
@@ -169,7 +169,7 @@ def _list_queries(run: Run) -> Iterator[Listed]:
 
 
 def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
-    """Return whether a finished output belongs to this run; None if there is none, or an unfinished one."""
+    """Return whether a finished output belongs to this run; None without a finished output."""
     from crnr_cli.results.record import find_finished
 
     header, newer = run.row_formatter.lines.header(), gallery.stat().st_mtime_ns
