@@ -37,6 +37,7 @@ def extract(
             help="Add to the file: read only new and changed files; keep settings.",
         ),
     ] = False,
+    dates: options.Dates = None,
     dask: Dask = None,
     *,
     vectors: ExtractionOptions,
@@ -61,6 +62,7 @@ def extract(
         **error_handling.to_fields(),
         extractor=chosen,
         provider=network.provider,
+        dates=dates,
         on_notes=early,
     )
     model = None
@@ -69,7 +71,7 @@ def extract(
             context, parameter_names(ExtractionOptions, PreprocessingOptions), "the file"
         )
     replaced = Replaced(path, output.quiet, is_gallery=False)
-    names = options.require_sources(context, sources, input.labels)
+    names = options.require_sources(context, sources, input.labels, input.boxes)
     refuse_features(dask, names)
     with (
         workers(dask, output.quiet, reading.jobs) as who,

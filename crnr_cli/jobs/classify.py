@@ -15,6 +15,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.sources.images import NO_BOX
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.wording import Note, format_count
@@ -120,7 +121,7 @@ def _classify_to(file: Partial | _Direct, run: Run, workers: Workers, progress: 
         resumed_after=resumed_after,
         statuses=done.statuses,
         # Unrelated files among images do not count; but if there is nothing else, they were meant.
-        skipped=done.skipped if answered else total,
+        skipped=done.skipped if answered else total - done.statuses[NO_BOX],
         failures=failures[:MAX_FAILURES],
         rejection=run.rejection_rule(),
         notes=run.notes(),

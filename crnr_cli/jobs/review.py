@@ -137,7 +137,7 @@ def find_supporters(
     nothing: list[Mapping[str, list[int]]] = [{} for _ in files]
     if gallery.recipe.kind != "pictures":
         return Supporters(nothing, "the gallery was built from features")
-    parts = _divide_by_cache(list_named_images(files), gallery, options)
+    parts = _divide_by_cache(list_named_images(files, options.box_margin), gallery, options)
     try:
         opened = [(part, open_recipe(gallery.recipe, part.source, options)) for part in parts]
     except CrnrError as e:  # the model is missing or has changed

@@ -77,7 +77,7 @@ def test_every_other_path_is_an_input() -> None:
         for name, kind in parameters(command).items()
         if is_path(kind) and not is_written(kind)
     }
-    of_galleries = {"gallery", "option", "labels", "root", "marked", "corrections"}
+    of_galleries = {"gallery", "option", "labels", "root", "marked", "corrections", "boxes", "box_root"}
     of_networks = {"model_path", "given", "model", "image"}
     assert found == of_galleries | of_networks | {"table", "undo", "cache"}  # the last is read by review
 
