@@ -222,7 +222,7 @@ def test_a_wrong_choice_lists_the_right_ones(ready: Runner, command: str) -> Non
 def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--compare-with", "--factor", "--index", "--dtype", "--samples-axis"),
-        *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
+        *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm", "--box-unit"),
         *("--provider", "--how", "--format"),
     }
 
