@@ -44,11 +44,16 @@ class Format:
             show_default="by file name",
         ),
     ] = None
+    dates: options.Dates = None
 
     def choose(self, output: str) -> str:
         if self.json and self.format not in (None, "jsonl"):
             raise UsageError(f"--json and --format {self.format} contradict each other; give one of them")
         return "jsonl" if self.json else self.format or format_by_name(output)
+
+    def to_fields(self, output: str) -> dict[str, Any]:
+        """Return fields of `QueryOptions`."""
+        return {"format": self.choose(output), "dates": self.dates}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +133,13 @@ def classify(
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.classify import classify as run
 
-    sources = options.require_sources(context, sources, input.labels)
+    sources = options.require_sources(context, sources, input.labels, input.boxes)
     query_options = QueryOptions(
         **input.to_fields(),
         **error_handling.to_fields(),
         **confidence.to_fields(),
         top=top,
-        format=format,
+        **written.to_fields(path),
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,
@@ -162,14 +167,20 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
 def _show(report: ClassifyReport, path: str | None, *, verbose: bool) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
+    from crnr_cli.sources.images import NO_BOX
+
     total = format_count(report.n_queries, "query")
     failed = {
-        status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
+        status: count
+        for status, count in report.statuses.most_common()
+        if status not in ("ok", "rejected", NO_BOX)
     }
     if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
     if report.n_queries > 1 or (report.n_queries and not failed):
         say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
+    if without := report.statuses[NO_BOX]:
+        say(f"without a box: {format_count(without, 'image')}")
     for name, why in report.failures:
         say(f"failed: {name}: {why}", style="yellow")
     if sum(failed.values()) > len(report.failures):

@@ -23,6 +23,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
@@ -230,7 +231,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
         resumed_after=resumed_after,
         statuses=done.statuses,
         # Unrelated files among images do not count; but if there is nothing else, they were meant.
-        skipped=done.skipped if answered else total,
+        skipped=done.skipped if answered else total - done.statuses[NO_BOX],
         failures=failures if run.options.all_failures else failures[:MAX_FAILURES],
         rejection=run.rejection_rule(),
         notes=run.notes(),
