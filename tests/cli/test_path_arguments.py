@@ -88,7 +88,13 @@ INPUTS |= {
     for (command, parameter), line in list(INPUTS.items())
     if parameter in ("sources", "query")
 }
-INPUTS["verify", "labels"] = "verify gallery.h5 --source gallery --labels {}"
+INPUTS |= {
+    (command, "boxes"): line.replace("--labels", "--boxes")
+    for (command, parameter), line in list(INPUTS.items())
+    if parameter == "labels" and command != "split"
+}
+for table in ("labels", "boxes"):
+    INPUTS["verify", table] = f"verify gallery.h5 --source gallery --{table} {{}}"
 # Parameters that Typer makes paths of.
 PATHS = (
     *(
