@@ -295,6 +295,14 @@ def test_json_output_of_slow_lines_follows_its_schema(ready: Runner) -> None:
             assert not find_errors(line.partition(" ")[0], document), line
 
 
+def test_json_of_a_network_that_cannot_be_used_follows_its_schema(ready: Runner) -> None:
+    (ready.here / "bad.onnx").write_bytes(b"no network")
+    for name in ("bad.onnx", "model.onnx"):  # the latter needs a preset
+        outcome = ready("model", "check", name, "--json")
+        assert outcome.exit in (1, 2), outcome.err
+        assert not find_errors("model-check", json.loads(outcome.out))
+
+
 @pytest.mark.parametrize("name", LINES)
 def test_a_new_key_does_not_follow_the_schema(print_documents: Callable[[str], list[Any]], name: str) -> None:
     for document in print_documents(name):
