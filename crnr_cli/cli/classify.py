@@ -158,6 +158,7 @@ def classify(
         )
     if not output.quiet:
         say_separators(input.labels)
+        say_separators(confidence.taxa)
         _show(report, None if to_stdout else path, verbose=error_handling.verbose)
     error_handling.finish(report.skipped)
 
@@ -175,12 +176,16 @@ def _show(report: ClassifyReport, path: str | None, *, verbose: bool) -> None:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
     total = format_count(report.n_queries, "query")
     failed = {
-        status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
+        status: count
+        for status, count in report.statuses.most_common()
+        if status not in ("ok", "rejected", "broader")
     }
     if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
     if report.n_queries > 1 or (report.n_queries and not failed):
-        say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
+        broader = report.statuses["broader"]
+        some = f", {broader} of them as a broader class" if broader else ""
+        say(f"labelled {report.statuses['ok'] + broader} of {total}{some}" + (f": {path}" if path else ""))
     for name, why in report.failures:
         say(f"failed: {name}: {why}", style="yellow")
     if sum(failed.values()) > len(report.failures):

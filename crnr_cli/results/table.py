@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,11 +19,11 @@ from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head
 from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
-MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
+MORE_COLUMNS = ("probability", "set", "rank", "class_probability")  # if the gallery holds probabilities
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
-_NUMBERS = ("residual", "margin", "separation", "probability")
+_NUMBERS = ("residual", "margin", "separation", "probability", "class_probability")
 _PROBABILITY = f"%.{DECIMALS}f"
-_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
+_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s", "rank": "%s", "class_probability": _PROBABILITY}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
@@ -47,6 +48,7 @@ class CsvFormatter:
         `more` names the columns of MORE_COLUMNS that the answers have.
         """
         self._classes, self._more = classes, more
+        self._has_more = [name in more for name in MORE_COLUMNS]
         self._top = None if top is None else min(top, len(classes))
         number = number_format(dtype)
         if self._top is None:
@@ -72,16 +74,21 @@ class CsvFormatter:
         lines = [""] * len(rows)
         extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
-            path, truth, label, residual, runner_up, margin, status, separation, probability, labels = rows[
-                query
-            ]
-            more = (probability, _field(join_labels(labels or ())))[: len(self._more)] if self._more else ()
+            path, truth, label, residual, runner_up, margin, status, separation, *others = rows[query]
+            more = self._more_values(*others) if self._more else ()
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
             lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
         for query, error in answers.batch.failures():
             row = rows[query]
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
         return rows, _encode(lines)
+
+    def _more_values(
+        self, probability: Any, labels: Any = None, rank: Any = None, of_class: Any = None
+    ) -> Iterator[Any]:
+        """Yield the values of the columns of MORE_COLUMNS that the answers have."""
+        values = (probability, _field(join_labels(labels or ())), self._name(rank), of_class)
+        return compress(values, self._has_more)
 
     def _name(self, name: str | None) -> str:
         return _quoted(name) if name else ""
@@ -196,6 +203,8 @@ def _prediction(
         status=values.get("status") or (OK if values["label"] else "no_label"),
         probability=_probability(values.get("probability")),
         set=split_labels(values["set"] or "") if values["label"] and "set" in values else None,
+        rank=values.get("rank"),
+        class_probability=_probability(values.get("class_probability")),
         **numbers,
     )
 
