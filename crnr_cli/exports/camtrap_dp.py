@@ -247,9 +247,7 @@ def _find_time(image: ExportedImage, zone: tzinfo | None) -> datetime:
         raise LeftOutError(f"its capture date is unknown: {image.reason}")
     else:
         try:
-            time = datetime.strptime(image.header.date[:19], "%Y:%m:%d %H:%M:%S")
-            if offset := image.header.date[19:]:
-                time = time.replace(tzinfo=datetime.strptime(offset, "%z").tzinfo)
+            time = datetime.fromisoformat(image.header.date)
         except ValueError as e:
             raise LeftOutError("has no capture date; add a column timestamp to the predictions file") from e
     return time if time.tzinfo else time.replace(tzinfo=zone)

@@ -71,6 +71,7 @@ class Prediction(NamedTuple):
     separation: float | None = None  # --reject compares this with its threshold
     probability: float | None = None  # that the label is right or, if it is unknown, the best class
     set: tuple[str, ...] | None = None  # the plausible labels, the best first
+    date: str | None = None  # when the photograph was taken, if that was requested and is known
     rank: str | None = None  # the level of the label in a table of broader classes
     class_probability: float | None = None  # that the best class is right, if broader ones can be answers
 
@@ -103,6 +104,8 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
         )
     for query, error in batch.failures():
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
+    if batch.dates:
+        found = [row._replace(date=date or None) for row, date in zip(found, batch.dates, strict=True)]
     broader = answers.sureness.broader if answers.sureness else None
     return broader.apply(found, answers) if broader else found
 

@@ -79,6 +79,7 @@ def test_every_other_path_is_an_input() -> None:
         if is_path(kind) and not is_written(kind)
     }
     of_galleries = {"gallery", "like", "option", "labels", "root", "marked", "corrections", "folder"}
+    of_galleries |= {"boxes", "box_root"}
     of_networks = {"model_path", "given", "model", "image"}
     assert found == of_galleries | of_networks | {"table", "undo", "cache"}  # the last is read by review
 

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     centres = np.repeat(pairs, 2, axis=0) + rng.normal(0, 0.1, size=(4, 12))
     for name, n in (("gallery", 60), ("queries", 60), ("others", 10)):
         labels = np.repeat(np.arange(4), n)
-        features = np.abs(centres[labels] + 0.15 * rng.normal(size=(len(labels), 12)))
+        features = np.abs(centres[labels] + 0.25 * rng.normal(size=(len(labels), 12)))
         np.savez(here / f"{name}.npz", features=features, labels=np.array([f"c{k}" for k in labels]))
     (here / "taxa.csv").write_text(TAXA)
     crnr = Runner(here)
@@ -146,12 +146,13 @@ def test_messages_of_classify(crnr: Runner, folder: Path) -> None:
     broader = statuses["broader"]
     assert result.exit == 0
     assert result.err.splitlines() == [
-        "note: some.csv: columns are separated by semicolons",
+        "note: some.csv: read with semicolons between the columns",
         "note: some.csv: 2 classes of the gallery are not in it, such as c2, and have no broader class",
         "note: some.csv: the gallery does not have 1 class of it, such as C2x; did you mean c2?",
         f"rejected {statuses['rejected']} of 240 queries as unknown "
         "(probability below 0.9, of broader classes too)",
-        f"labelled {statuses['ok'] + broader} of 240 queries, {broader} of them as a broader class: some-out.csv",
+        f"labelled {statuses['ok'] + broader} of 240 queries, {broader} of them as a broader class: "
+        "some-out.csv",
     ]
 
 

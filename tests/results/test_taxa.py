@@ -201,9 +201,9 @@ def test_notes_suggest_names() -> None:
         "taxa.csv: the gallery does not have 3 classes of it, such as ostrch; did you mean ostrich?",
     ]
     with pytest.raises(
-        DataError, match=r"taxa.csv: has none of the gallery's classes, such as 'Fax'; did you mean fox\?"
+        DataError, match=r"taxa.csv: has none of the gallery's classes, such as 'Foxx'; did you mean fox\?"
     ):
-        BroaderClasses.of(taxa, ["Fax", "Yak"])
+        BroaderClasses.of(taxa, ["Foxx", "Yak"])
 
 
 def make_row(truth: str, label: str | None, status: str) -> Prediction:
