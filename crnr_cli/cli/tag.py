@@ -85,7 +85,7 @@ def tag(
         tagging.corrections,
         places,
         dry_run=tagging.dry_run,
-        **error_handling.to_fields(),
+        max_failure_rate=error_handling.allowed_rate,
     )
     with shown_progress(output.quiet) as shown, finishing_batches(shown, _CONTINUES) as progress:
         report = run(table, options, progress)
