@@ -183,10 +183,7 @@ def evaluate(
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
         left_out += more_left_out
-    of_features = [one for one in (source, strangers) if isinstance(one, Features)]
-    notes = [Note("source", text) for one in of_features for text in one.notes()]
-    if run.sureness and run.sureness.broader:
-        notes += run.sureness.broader.notes
+    notes = _list_notes(run, [one for one in (source, strangers) if isinstance(one, Features)])
     report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes, options.taxa)
     leaks.compare_images(gallery, DecoderPool(options.jobs), options.max_pixels)
     if leaks.pairs:
@@ -241,6 +238,15 @@ def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction
         allowed = run.options.max_failure_rate
         refuse_too_many(left_out, len(run.source), allowed, "query", fate="no answer")
     return rows, copies, left_out
+
+
+def _list_notes(run: Run, of_features: Sequence[Features]) -> list[Note]:
+    """Return notes on feature files, and on a table of broader classes."""
+    broader = run.sureness.broader if run.sureness else None
+    return [
+        *(Note("source", text) for one in of_features for text in one.notes()),
+        *(broader.notes if broader else ()),
+    ]
 
 
 def _report_outsiders(progress: Progress, step: str, done: int, total: int) -> None:

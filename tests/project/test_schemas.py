@@ -60,12 +60,14 @@ LINES = {
         "classify queries",
         "classify queries --allow-skipped --reject 0.05 --sets 0.9 -g calibrated.h5",
         "classify queries --top 2 -g calibrated.h5",
+        "classify queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "classify features.npz -g features.h5",
     ],
     "evaluate": [
         "evaluate queries --allow-skipped",
         "evaluate queries --allow-skipped -g calibrated.h5 --reject 0.2 --sets 0.9 --outsiders others",
         "evaluate out.csv",
+        "evaluate queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "evaluate features.npz -g features.h5",
     ],
     "explain": [
@@ -157,6 +159,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     for i in range(4):
         noise(i).save(here / "others" / f"{i}.png")
     make_features(here / "features.npz")
+    (here / "taxa.csv").write_text("class,parent\nant,insect\nbee,insect\n")
     np.savez(here / "odd.npz", a=np.eye(3), b=np.eye(3))
     flat_model(here / "model.onnx", ["n", 3, 8, 8])
     with pytest.MonkeyPatch.context() as patch:
