@@ -88,6 +88,7 @@ def write_report(
             "folder": printable(folder),
             "n_mistakes": len(mistakes),
             "without_answer": report.over_all.n - scores.n,
+            "answer": "exact answer" if report.broader else "answer",
             "classes": _worst(report.over_all),
             "n_scored": len(report.over_all.classes),
             "histogram": histogram(report.rows),
@@ -169,7 +170,7 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
 
 
 def _broader_cards(found: BroaderScores | None) -> list[Card]:
-    if found is None or found.broader_right is None:
+    if found is None or found.broader_right is None or not found.broader:
         return []
     share, interval = found.broader_accuracy, found.broader_interval
     note = f"of {format_count(found.broader, 'broader answer')}, {found.broader_right} contain the true class"
