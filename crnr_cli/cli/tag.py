@@ -16,7 +16,7 @@ from crnr_cli.cli.console import note_separators, print_csv, print_json, say, sa
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PrintOptions, ReviewedLabels
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, has_or_have
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tag import TagReport
@@ -129,7 +129,7 @@ def _say(report: TagReport, dry_run: bool) -> None:
     if report.untagged:
         say(f"note: {format_count(report.untagged, 'image')} without a label to write")
     new, changed, there = map(report.count, (NEW, CHANGED, ALREADY_THERE))
-    already = f", {there} {has_or_have(there)} the labels already" if there else ""
+    already = f", {format_count(there, 'sidecar')} with the labels already" if there else ""
     if not new + changed:
         say(f"no sidecars to write{already}")
         return

@@ -132,7 +132,7 @@ complete -c crnr -n "__crnr_is 'evaluate'" -l min-rejected -x -d 'Exit with 4 if
 complete -c crnr -n "__crnr_is 'review'" -s o -l output -rF -d 'HTML file to write'
 complete -c crnr -n "__crnr_is 'review'" -l limit -x -d 'Show at most N answers, the most doubtful first'
 complete -c crnr -n "__crnr_is 'review'" -l cache -rF -d 'Read the features that classify --cache saved in this .h5 file'
-complete -c crnr -n "__crnr_is 'review'" -l order -xa 'doubtful diverse' -d 'Put doubtful or diverse (doubtful and different) answers first'
+complete -c crnr -n "__crnr_is 'review'" -l order -xa 'doubtful diverse' -d 'Put these answers first, where diverse ones are doubtful and different: doubtful, diverse'
 complete -c crnr -n "__crnr_is 'sort'" -l how -xa 'copy hardlink link move' -d 'Place files in this way: copy, hardlink, link, move'
 complete -c crnr -n "__crnr_is 'sort'" -l template -x -d 'Name files by these fields in braces: label, truth, runner_up, status, name, stem, suffix'
 complete -c crnr -n "__crnr_is 'sort'" -l min-probability -x -d 'Put files less probable than P into the folder _doubtful'
