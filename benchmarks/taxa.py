@@ -4,8 +4,8 @@
 
 The tables of parents were written before any query was classified: digits by their shape, and flowers by
 their botanical family. No class of any table contains all classes of the gallery, so queries can still be
-rejected. crnr has its default settings, and is calibrated by the gallery alone. A tree with the same sizes, but
-with the classes in random places, shows what the meaning of the tree is worth. The data is described in
+rejected. crnr has its default settings, and is calibrated by the gallery alone. A tree with the same sizes,
+but with the classes in random places, shows what the meaning of the tree is worth. The data is described in
 probability.py.
 """
 
