@@ -87,8 +87,7 @@ def write_report(
             "mistakes": records[:_WORST],
             "folder": printable(folder),
             "n_mistakes": len(mistakes),
-            "without_answer": report.over_all.n - scores.n,
-            "answer": "exact answer" if report.broader else "answer",
+            "without_answer": _describe_unanswered(report),
             "classes": _worst(report.over_all),
             "n_scored": len(report.over_all.classes),
             "histogram": histogram(report.rows),
@@ -114,6 +113,13 @@ def _warnings(report: EvaluateReport) -> list[str]:
     notes = [copies_note(report.copies, len(report.rows))] if report.copies else []
     notes += [note.text for note in report.notes if note.kind == LEAKS]
     return [printable(f"{note}.") for note in notes]
+
+
+def _describe_unanswered(report: EvaluateReport) -> str:
+    """Return a sentence on queries that are not in the matrix; empty if all are."""
+    count = report.over_all.n - report.scores.n
+    answer = "exact answer" if report.broader else "answer"
+    return f"Queries without an {answer} are not counted here: {count}." if count else ""
 
 
 def _accuracy(scores: Scores) -> str:

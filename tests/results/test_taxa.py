@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,18 @@ def test_an_ancestor_of_other_classes_than_the_best_one() -> None:
     broader = BroaderClasses.of(make_taxa(ANIMALS), ["dog", "fox", "hen"])
     places, sums = broader.choose(np.array([[0.3, 0.3, 0.4]]), 0.6)
     assert ([broader.names[place] for place in places], sums.tolist()) == (["canid"], [0.6])
+
+
+def test_a_worker_gets_the_same_table() -> None:
+    taxa = make_taxa(ANIMALS)
+    assert taxa.contains("mammal", "fox")  # which makes what is found once
+    sent = pickle.loads(pickle.dumps((taxa, BroaderClasses.of(taxa, ["cat", "dog", "fox"]))))
+    assert sent[0] == taxa
+    assert sent[0].list_above("fox") == ["canid", "mammal"]
+    places, sums = sent[1].choose(np.array([[0.2, 0.4, 0.4]]), 0.75)
+    assert ([sent[1].names[place] for place in places], sums.tolist()) == (["canid"], [0.8])
+    assert taxa.digest() == make_taxa(dict(reversed(ANIMALS.items()))).digest()
+    assert taxa.digest() != make_taxa(ANIMALS, {"fox": "species"}).digest()
 
 
 def test_names_are_compared_as_names_of_classes(tmp_path: Path) -> None:
