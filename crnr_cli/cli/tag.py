@@ -66,8 +66,9 @@ def tag(
 
     Never touches an image, and keeps everything that a sidecar contains.
     """
-    from crnr_cli.jobs.tag import TagOptions, read_taxa
+    from crnr_cli.jobs.tag import TagOptions
     from crnr_cli.jobs.tag import tag as run
+    from crnr_cli.results.taxa import read_taxa
 
     places = [Path(name) for name in below or ()]
     if undo is not None:
@@ -80,7 +81,7 @@ def tag(
     options = TagOptions(
         tagging.naming,
         tagging.min_probability,
-        read_taxa(tagging.taxa) if tagging.taxa else {},
+        read_taxa(tagging.taxa, for_keywords=True) if tagging.taxa else None,
         tagging.corrections,
         places,
         dry_run=tagging.dry_run,

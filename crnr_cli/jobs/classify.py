@@ -22,6 +22,7 @@ from crnr_cli.gallery.queries import (
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.decision import BROADER, OK, REJECTED
 from crnr_cli.results.journal import Done, Partial, resumable
 from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
@@ -225,7 +226,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
             _refuse_too_many(file, total, run.options, batch.first_missing)
     if not total:
         file.end_batch(Counter(), 0)  # the header
-    answered = done.statuses["ok"] + done.statuses["rejected"]
+    answered = sum(done.statuses[status] for status in (OK, REJECTED, BROADER))
     return ClassifyReport(
         n_queries=total,
         resumed_after=resumed_after,

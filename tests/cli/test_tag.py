@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.exports.xmp import HIERARCHY, SUBJECT, make_sidecar, read_keywords
-from crnr_cli.jobs.tag import read_taxa
+from crnr_cli.results.taxa import read_taxa
 from helpers.each import check_each
 from helpers.runner import Outcome, Runner, ended, powerless, rows
 
@@ -142,7 +142,7 @@ def test_taxa_become_hierarchical_keywords(crnr: Runner) -> None:
     assert crnr("tag", "out.csv", "--taxa", "taxa.csv").exit == 0
     assert read_keywords(Path("q/a.jpg.xmp").read_bytes(), HIERARCHY) == ["mammal|canid|fox"]
     assert read_keywords(Path("q/b.jpg.xmp").read_bytes(), HIERARCHY) == ["mammal|canid|dog"]
-    assert read_taxa(Path("taxa.csv"))["mammal"] == []
+    assert read_taxa(Path("taxa.csv")).list_above("mammal") == []
 
 
 @pytest.mark.parametrize(

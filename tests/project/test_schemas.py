@@ -72,6 +72,7 @@ LINES = {
         "classify queries --top 2 -g calibrated.h5",
         "classify queries --dates",
         "classify queries --dates file --boxes boxes.csv --format jsonl",
+        "classify queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "classify features.npz -g features.h5",
     ],
     "evaluate": [
@@ -79,6 +80,7 @@ LINES = {
         "evaluate queries --allow-skipped -g calibrated.h5 --reject 0.2 --sets 0.9 --outsiders others",
         "evaluate queries --allow-skipped -g calibrated.h5 --outsiders others --target-accuracy 0.5",
         "evaluate out.csv",
+        "evaluate queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "evaluate features.npz -g features.h5",
     ],
     "explain": [
@@ -231,6 +233,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     (here / "deployments.csv").write_text(DEPLOYMENTS)
     (here / "boxes.csv").write_text("path,x,y,width,height\nqueries/ant/9.png,0,0,4,4\n")
     make_features(here / "features.npz")
+    (here / "taxa.csv").write_text("class,parent\nant,insect\nbee,insect\n")
     np.savez(here / "odd.npz", a=np.eye(3), b=np.eye(3))
     flat_model(here / "model.onnx", ["n", 3, 8, 8])
     with pytest.MonkeyPatch.context() as patch:

@@ -117,6 +117,7 @@ complete -c crnr -n "__crnr_is 'classify'" -l batch-size -x -d 'Classify N queri
 complete -c crnr -n "__crnr_is 'classify'" -l prune -d 'With --update, drop the rows of files that are gone'
 complete -c crnr -n "__crnr_is 'classify' 'extract'" -l dates -x -d 'Add the capture dates of the EXIF data; with file, undated images get the file\'s time'
 complete -c crnr -n "__crnr_is 'classify' 'evaluate' 'review' 'explain' 'add'" -l model-path -rF -d 'Path of the gallery\'s network, if it has moved'
+complete -c crnr -n "__crnr_is 'classify' 'evaluate'" -l taxa -rF -d 'Give such queries a broader class instead, by this CSV file of class,parent'
 complete -c crnr -n "__crnr_is 'evaluate' 'audit'" -l html -rF -d 'Write an HTML report to this file'
 complete -c crnr -n "__crnr_is 'evaluate'" -l errors -rF -d 'Write every mistake to this CSV file'
 complete -c crnr -n "__crnr_is 'evaluate'" -l confusion -rF -d 'Write the confusion matrix to this CSV file'
