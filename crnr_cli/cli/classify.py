@@ -124,7 +124,8 @@ def classify(
     """
     _refuse_outputs(sources or [], path)
     continuing, remedy = earlier.decide()
-    format = written.choose(path)
+    of_output = written.to_fields(path)
+    format = of_output["format"]
     to_stdout = path == "-" or is_stdout(Path(path))
     target = sys.stdout.buffer if to_stdout else Path(path)
     decoders = DecoderPool(input.jobs)
@@ -139,7 +140,7 @@ def classify(
         **error_handling.to_fields(),
         **confidence.to_fields(),
         top=top,
-        **written.to_fields(path),
+        **of_output,
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,

@@ -154,7 +154,8 @@ class Run:
             notes += [Note("source", text) for text in self.source.notes()]
         if self.source.ignored:
             notes.append(Note("ignored", ignored_note(self.source.ignored)))
-        notes += [Note("removed folder", text) for text in removed_notes(self.source.removed_folders)]
+        if self.source.removed_folders:
+            notes += [Note("removed folder", text) for text in removed_notes(self.source.removed_folders)]
         if self.options.top is None and self.top is not None:
             text = (
                 f"of {format_count(len(self.gallery.classes), 'class')}, the {self.top} best of each query "

@@ -80,7 +80,9 @@ class _Decoders:
         start = 0
         while start < len(paths):
             count = int(max(1, min(MAX_PER_CHUNK, _SECONDS_PER_CHUNK / self._pace)))
-            stop = end_of_image(paths, start, start + count, start + MAX_PER_CHUNK)
+            stop = start + count
+            if stop < len(paths) and "#" in paths[stop]:  # do not divide an image with several regions
+                stop = end_of_image(paths, start, stop, start + MAX_PER_CHUNK)
             yield paths[start:stop]
             start = stop
 

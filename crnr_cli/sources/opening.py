@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from crnr_cli.errors import DataError, OutputError, UsageError
 from crnr_cli.images.dates import SOURCES
-from crnr_cli.images.regions import image_of
+from crnr_cli.images.regions import MARGIN, image_of
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.images import Images
@@ -105,17 +105,13 @@ def open_source(
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
     names = [found for name in names for found in _expand_pattern(name)]
     paths = [Path(name) for name in names if name != "-"]
-    missing = [path for path in paths if stat_or_none(image_of(str(path)), follow_links=False) is None]
+    missing = [path for path in paths if _is_missing(path)]
     named_tables = _feature_files_among(paths, len(names))
     if missing and (not allow_missing or len(missing) == len(names) or named_tables):
         raise DataError(f"{missing[0]}: no such file or folder{_suggest_name(str(missing[0]), names)}")
     tables = [path for path in named_tables if os.path.isfile(path)]  # noqa: PTH113
     if tables and len(tables) < len(names):
-        _refuse_galleries(tables)
-        other = next(name for name in names if name == "-" or Path(name) not in tables)
-        raise UsageError(
-            f"{tables[0]} is a feature file, but {other} is not; give images or feature files, not both"
-        )
+        _refuse_mixture(tables, names)
     if options.keys != Keys() and not tables:
         raise UsageError(
             "--features-key, --labels-key and --samples-axis apply to feature files, but "
@@ -141,11 +137,30 @@ def open_source(
         )
         if options.labels is not None and len(source):
             source = apply_label_table(source, options.labels)
-    listed = ((image_of(path), size, mtime_ns) for path, _, size, mtime_ns in source.listing())
+    listed = (
+        (image_of(path) if "#" in path else path, size, mtime_ns)
+        for path, _, size, mtime_ns in source.listing()
+    )
     refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source) and not allow_empty:
         _refuse_empty(names)
-    return _read_as_asked(source, options, detected)
+    if detected is not None or (options.dates, options.box_margin) != (None, MARGIN):
+        return _read_as_asked(source, options, detected)
+    return source
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether a file, or the image of a region, does not exist."""
+    image = image_of(str(path)) if "#" in path.name else path
+    return stat_or_none(image, follow_links=False) is None
+
+
+def _refuse_mixture(tables: Sequence[Path], names: Sequence[str]) -> None:
+    _refuse_galleries(tables)
+    other = next(name for name in names if name == "-" or Path(name) not in tables)
+    raise UsageError(
+        f"{tables[0]} is a feature file, but {other} is not; give images or feature files, not both"
+    )
 
 
 def _refuse_empty(names: Sequence[str]) -> None:

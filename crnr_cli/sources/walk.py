@@ -74,7 +74,7 @@ def _describe_named_file(path: str, forms: ListedForms) -> ImageFile:
 
     All folders above it may be its class, the nearest first.
     """
-    image = image_of(path)
+    image = image_of(path) if "#" in path else path
     path = forms.find(image) + path[len(image) :]
     return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
