@@ -65,6 +65,7 @@ class Batch:
     stamps: list[Stamp] = field(default_factory=list)  # of each sample's file
     # For each image, the factor that brings its values to the range of 8 bits; empty if all are 1.
     scales: list[float] = field(default_factory=list)
+    dates: list[str] = field(default_factory=list)  # when each photograph was taken; empty unless requested
 
     @cached_property
     def rows(self) -> Array:
@@ -87,8 +88,9 @@ class Batch:
         return replace(self, errors=errors, values=values[[fault is None for fault in faults]])
 
     def without_values(self) -> Batch:
-        """Return the names, errors and end alone, so that values need not be kept or sent any more."""
-        return Batch(self.names, self.errors, np.empty((len(self.rows), 0)), self.end)
+        """Return the names, errors, end and dates, so that values need not be kept or sent any more."""
+        values = np.empty((len(self.rows), 0))
+        return Batch(self.names, self.errors, values, self.end, dates=self.dates)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from crnr_cli.cli.options import ChangedGallery, DryRun, ErrorHandlingOptions, P
 from crnr_cli.cli.recipe_options import ModelOptions
 
 # How sources are listed and labelled, which corrections have decided already.
-_OF_SOURCES = [name for name in parameter_names(SourceOptions) if name not in ("max_pixels", "jobs")]
+_OF_SOURCES = [
+    name for name in parameter_names(SourceOptions) if name not in ("max_pixels", "jobs", "box_margin")
+]
 
 
 @make_command
@@ -71,7 +73,7 @@ def add(
     gallery, sources = (option, named) if option else (Path(named[0]), named[1:])
     if os.path.isdir(gallery):  # noqa: PTH112, which raises if access is denied
         context.fail(f"{gallery}: is a folder, not a gallery; the order is `crnr add GALLERY SOURCE...`")
-    if corrections is None and not sources and input.labels is None:
+    if corrections is None and not sources and not (input.labels or input.boxes):
         context.fail("missing argument: SOURCE...")
     if label == "":
         context.fail("--class: the name of a class cannot be empty")

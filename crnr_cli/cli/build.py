@@ -202,7 +202,7 @@ def build(
 
     The examples are one folder of images per class, or a feature file.
     """
-    names = options.require_sources(context, sources, input.labels)
+    names = options.require_sources(context, sources, input.labels, input.boxes)
     _check_update(update, path, cache, restore=restore, dry_run=dry_run)
     early = EarlyNotes(output.quiet)
     reading = reading_of(

@@ -44,11 +44,16 @@ class Format:
             show_default="by file name",
         ),
     ] = None
+    dates: options.Dates = None
 
     def choose(self, output: str) -> str:
         if self.json and self.format not in (None, "jsonl"):
             raise UsageError(f"--json and --format {self.format} contradict each other; give one of them")
         return "jsonl" if self.json else self.format or format_by_name(output)
+
+    def to_fields(self, output: str) -> dict[str, Any]:
+        """Return fields of `QueryOptions`."""
+        return {"format": self.choose(output), "dates": self.dates}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +68,15 @@ class EarlierRun:
         bool, typer.Option("--prune", help="With --update, drop the rows of files that are gone.")
     ] = False
 
-    @property
-    def remedy(self) -> str:
-        """How to continue a run that is stopped."""
-        return f"; the same command{'' if self.update else ' with --resume'} continues from there"
-
-    def to_fields(self) -> dict[str, Any]:
-        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
-        return {"resume": self.resume, "update": fate}
-
-    def __post_init__(self) -> None:
+    def decide(self) -> tuple[dict[str, Any], str]:
+        """Return the arguments of the job, and how to continue if it is stopped; refuse contradictions."""
         if self.resume and self.update:
             raise UsageError("--update also continues a stopped run; leave out --resume")
         if self.prune and not self.update:
             raise UsageError("--prune only applies to --update; add --update, or leave out --prune")
+        fate: Gone | None = ("prune" if self.prune else "keep") if self.update else None
+        remedy = f"; the same command{'' if self.update else ' with --resume'} continues from there"
+        return {"resume": self.resume, "update": fate}, remedy
 
 
 @make_command(side_by_side=True)
@@ -123,21 +123,23 @@ def classify(
     Writes one CSV row per query, with the label and the residuals of the classes.
     """
     _refuse_outputs(sources or [], path)
+    continuing, remedy = earlier.decide()
     format = written.choose(path)
     to_stdout = path == "-" or is_stdout(Path(path))
+    target = sys.stdout.buffer if to_stdout else Path(path)
     decoders = DecoderPool(input.jobs)
     if dask is None and not (sources and all(map(is_table, sources))):
         decoders.start_early()
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.classify import classify as run
 
-    sources = options.require_sources(context, sources, input.labels)
+    sources = options.require_sources(context, sources, input.labels, input.boxes)
     query_options = QueryOptions(
         **input.to_fields(),
         **error_handling.to_fields(),
         **confidence.to_fields(),
         top=top,
-        format=format,
+        **written.to_fields(path),
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,
@@ -145,17 +147,9 @@ def classify(
     with (
         workers(dask, output.quiet, input.jobs, gallery=gallery, decoders=decoders) as who,
         shown_progress(output.quiet, prints=to_stdout) as shown,
-        finishing_batches(shown, "" if to_stdout or format == "parquet" else earlier.remedy) as progress,
+        finishing_batches(shown, "" if to_stdout or format == "parquet" else remedy) as progress,
     ):
-        report = run(
-            sources,
-            gallery,
-            sys.stdout.buffer if to_stdout else Path(path),
-            query_options,
-            progress,
-            **earlier.to_fields(),
-            workers=who,
-        )
+        report = run(sources, gallery, target, query_options, progress, **continuing, workers=who)
     if not output.quiet:
         say_separators(input.labels)
         _show(report, None if to_stdout else path, verbose=error_handling.verbose)
@@ -173,14 +167,20 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
 def _show(report: ClassifyReport, path: str | None, *, verbose: bool) -> None:
     for note in report.notes:
         say(f"note: {note.text}", style="yellow" if note.kind == "sets" else None)
+    from crnr_cli.sources.images import NO_BOX
+
     total = format_count(report.n_queries, "query")
     failed = {
-        status: count for status, count in report.statuses.most_common() if status not in ("ok", "rejected")
+        status: count
+        for status, count in report.statuses.most_common()
+        if status not in ("ok", "rejected", NO_BOX)
     }
     if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
     if report.n_queries > 1 or (report.n_queries and not failed):
         say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
+    if without := report.statuses[NO_BOX]:
+        say(f"without a box: {format_count(without, 'image')}")
     for name, why in report.failures:
         say(f"failed: {name}: {why}", style="yellow")
     if sum(failed.values()) > len(report.failures):

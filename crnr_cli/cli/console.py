@@ -75,7 +75,10 @@ def say_some(kind: str, names: Sequence[str], *, style: str | None = None) -> No
 
 def say_left_out(left_out: Iterable[LeftOut]) -> None:
     """Print the inputs that failed, each with its reason."""
-    say_some("failed", list(map(str, left_out)), style="yellow")
+    from crnr_cli.sources.images import NO_BOX
+
+    failed = [left for left in left_out if left.error.status != NO_BOX]
+    say_some("failed", list(map(str, failed)), style="yellow")
 
 
 def say_notes(notes: Iterable[Note]) -> None:

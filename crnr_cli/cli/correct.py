@@ -52,15 +52,15 @@ def correct(
     from crnr_cli.jobs.correct import plan_corrections
     from crnr_cli.results.edited import read_marks
 
-    marks, limits = read_marks(table), error_handling.to_fields()
+    marks, allowed = read_marks(table), error_handling.allowed_rate
     if not output.quiet:
         say_separators(table)
     if dry_run:
-        plan = plan_corrections(gallery, marks, folder, **limits)
+        plan = plan_corrections(gallery, marks, folder, allowed)
         _show_plan(gallery, plan, output)
     else:
         with shown_progress(output.quiet) as progress:
-            report = run(gallery, marks, f"correct {table}", folder, progress, **limits)
+            report = run(gallery, marks, f"correct {table}", folder, progress, allowed)
         plan = report.plan
         more = {"files": _record(plan.moves)} if plan.moves else {}
         show_report(gallery, report.update, output, more=more)

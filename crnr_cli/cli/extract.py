@@ -44,6 +44,7 @@ def extract(
             help="Use the extractor of this gallery and its settings, so that classify reads the file.",
         ),
     ] = None,
+    dates: options.Dates = None,
     dask: Dask = None,
     *,
     vectors: ExtractionOptions,
@@ -68,6 +69,7 @@ def extract(
         **error_handling.to_fields(),
         extractor=chosen,
         provider=network.provider,
+        dates=dates,
         on_notes=early,
     )
     model = None
@@ -77,7 +79,7 @@ def extract(
     elif update and has_content(path):  # the first time, there is nothing to update
         model = vectors.moved_model(context, of_extractor, "the file")
     replaced = Replaced(path, output.quiet, is_gallery=False)
-    names = options.require_sources(context, sources, input.labels)
+    names = options.require_sources(context, sources, input.labels, input.boxes)
     refuse_features(dask, names)
     with (
         workers(dask, output.quiet, reading.jobs) as who,

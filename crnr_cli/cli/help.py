@@ -29,7 +29,7 @@ _OF_ALL_COMMANDS = ("strict", "allow-skipped", "jobs", "dry-run", "json", "quiet
 # The panels of --help-all after these.
 _ORDER = (
     *(_OTHER, "Features", "Network", "Method parameters", "Confidence", "Testing", "Pass/fail thresholds"),
-    *("Label table", "Feature file", "Input", "Error handling", "Cluster"),
+    *("Boxes", "Label table", "Feature file", "Input", "Error handling", "Cluster"),
 )
 # Of options that Typer adds: its own texts differ between its versions.
 TEXTS = {

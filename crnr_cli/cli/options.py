@@ -15,12 +15,14 @@ import typer
 
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given_values
-from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
+from crnr_cli.cli.parsing import Choice, HiddenNames, Number, OptionalText, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.regions import MARGIN
 from crnr_cli.sources.formats import READERS
 
 if TYPE_CHECKING:
+    from crnr_cli.sources.boxes import BoxOptions
     from crnr_cli.sources.label_table import LabelOptions
 
 GALLERY = Path("gallery.h5")
@@ -28,6 +30,7 @@ _MOST_JOBS = 4096
 
 _feature_file_option = partial(typer.Option, rich_help_panel="Feature file")
 _label_table_option = partial(typer.Option, rich_help_panel="Label table")
+_box_option = partial(typer.Option, rich_help_panel="Boxes")
 _input_option = partial(typer.Option, rich_help_panel="Input")
 _error_option = partial(typer.Option, rich_help_panel="Error handling")
 _confidence_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="Confidence")
@@ -48,7 +51,7 @@ SourcesOrLabels = Annotated[
     typer.Argument(
         metavar="SOURCE...",
         help=f"Folders, images, feature files ({', '.join(READERS)}), or - to read a list of files from "
-        "stdin. With --labels, the default is all files of the label table.",
+        "stdin. With --labels or --boxes, the default is all files of that file.",
     ),
 ]
 GalleryPath = Annotated[
@@ -108,6 +111,16 @@ Dask = Annotated[
         metavar="ADDRESS",
         help="Run on a Dask cluster: tcp://HOST:PORT, or local:N for N processes.",
         rich_help_panel="Cluster",
+    ),
+]
+
+
+Dates = Annotated[
+    str | None,
+    typer.Option(
+        parser=OptionalText("exif", "exif|file"),
+        metavar="[exif|file]",
+        help="Add the capture dates of the EXIF data; with file, undated images get the file's time.",
     ),
 ]
 
@@ -272,8 +285,86 @@ class _FeatureFileOptions(_InputOptions):
         return {**super().to_fields(), "keys": Keys(self.features_key, self.labels_key, self.samples)}
 
 
+BoxMargin = Annotated[
+    float,
+    _box_option(
+        parser=Number(at_most=10),
+        metavar="SHARE",
+        help="Widen every box by SHARE of its size on each side.",
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True)
-class ContentOptions(_ListOptions, _FeatureFileOptions, _LabelTableOptions):
+class _BoxOptions(_InputOptions):
+    """A detector's boxes, which are read instead of whole images."""
+
+    boxes: Annotated[
+        Path | None,
+        _box_option(
+            metavar="FILE",
+            help="Read one item per box of this file: MegaDetector's JSON, or a CSV (path,x,y,width,height).",
+        ),
+    ] = None
+    min_confidence: Annotated[
+        float | None,
+        _box_option(
+            parser=Number(at_most=1),
+            metavar="X",
+            help="Leave out boxes with a confidence below X.",
+            show_default="0.2",
+        ),
+    ] = None
+    category: Annotated[
+        str | None,
+        _box_option(
+            metavar="NAME",
+            help="Use only boxes of this category of MegaDetector; any uses all.",
+            show_default="animal",
+        ),
+    ] = None
+    box_root: Annotated[
+        Path | None,
+        _box_option(
+            metavar="DIR",
+            help="Look for the paths of the box file below DIR.",
+            show_default="auto",
+        ),
+    ] = None
+    box_unit: Annotated[
+        str | None,
+        _box_option(
+            parser=Choice(("relative", "pixels")),
+            help="Read the numbers of a CSV in this unit: {choices}.",
+            show_default="auto",
+        ),
+    ] = None
+    box_margin: BoxMargin = MARGIN
+
+    def to_fields(self) -> dict[str, Any]:
+        return {**super().to_fields(), "boxes": self._boxes(), "box_margin": self.box_margin}
+
+    def _boxes(self) -> BoxOptions | None:
+        given = {
+            "min_confidence": self.min_confidence,
+            "category": self.category,
+            "root": self.box_root,
+            "unit": self.box_unit,
+        }
+        chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if self.boxes is None:
+            options = {"root": "--box-root", "unit": "--box-unit"}
+            for name in chosen:
+                option = options.get(name, f"--{name.replace('_', '-')}")
+                raise UsageError(f"{option} is for a file of boxes; name it with --boxes")
+            return None
+        from crnr_cli.sources.boxes import BoxOptions
+
+        return BoxOptions(self.boxes, **chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentOptions(_ListOptions, _FeatureFileOptions, _LabelTableOptions, _BoxOptions):
     """How sources are read whose images are not decoded."""
 
 
@@ -283,12 +374,12 @@ class ImageSourceOptions(_DecodingOptions, _ListOptions, _LabelTableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuerySourceOptions(_DecodingOptions, _FeatureFileOptions, _LabelTableOptions):
+class QuerySourceOptions(_DecodingOptions, _FeatureFileOptions, _LabelTableOptions, _BoxOptions):
     """How one query is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions(_DecodingOptions, _ListOptions, _FeatureFileOptions, _LabelTableOptions):
+class SourceOptions(_DecodingOptions, _ListOptions, _FeatureFileOptions, _LabelTableOptions, _BoxOptions):
     """How sources are read."""
 
 
@@ -360,9 +451,9 @@ def one_gallery(context: typer.Context, argument: Path | None, option: Path | No
     return chosen
 
 
-def require_sources(context: typer.Context, sources: list[str] | None, labels: Path | None) -> list[str]:
-    """Return the sources; there may be none if a label table names the files."""
-    if not sources and labels is None:
+def require_sources(context: typer.Context, sources: list[str] | None, *tables: Path | None) -> list[str]:
+    """Return the sources; there may be none if one of the tables, of labels or boxes, names the files."""
+    if not sources and not any(tables):
         from crnr_cli.cli.help import SCREENS
 
         example = SCREENS[context.info_name or ""].examples[0]

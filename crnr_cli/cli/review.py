@@ -13,6 +13,7 @@ from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
 from crnr_cli.cli.options import PrintOptions
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
+from crnr_cli.images.regions import MARGIN
 
 _LIMIT = 2000
 
@@ -36,7 +37,7 @@ def review(
         typer.Option(
             parser=Choice(("doubtful", "diverse")),
             metavar="ORDER",
-            help="Put doubtful or diverse (doubtful and different) answers first.",
+            help="Put these answers first, where diverse ones are doubtful and different: {choices}.",
         ),
     ] = "doubtful",
     images_from: options.ImagesFrom = None,
@@ -48,6 +49,7 @@ def review(
             help="Read the features that `classify --cache` saved in this .h5 file.",
         ),
     ] = None,
+    box_margin: options.BoxMargin = MARGIN,
     *,
     model: ModelOptions,
     output: PrintOptions,
@@ -64,7 +66,7 @@ def review(
     from crnr_cli.report.found_images import search_beside
     from crnr_cli.report.review import write_review
 
-    query_options = QueryOptions(**model.to_fields(), cache=cache)
+    query_options = QueryOptions(**model.to_fields(), cache=cache, box_margin=box_margin)
     with shown_progress(output.quiet) as progress:
         is_named = bool(given_values(context, ["gallery", "model_path"]))
         search = search_beside([str(table)], images_from or [])

@@ -133,7 +133,11 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
 
     say_some("left out", [f"{row.path}: {row.reason}" for row in report.left_out], style="yellow")
     if report.unrelated:
-        say(f"note: not touched, because not named like images: {format_count(report.unrelated, 'file')}")
+        files = format_count(report.unrelated, "file")
+        say(f"note: not touched, because not named like images or without a box: {files}")
+    if report.mixed:
+        images = format_count(report.mixed, "image")
+        say(f"note: {images} with boxes of several labels: each goes to the folder of its surest box")
     done, there = report.count(report.how), report.count(ALREADY_THERE)
     already = f", {there} {is_or_are(there)} already there" if there else ""
     if dry_run:

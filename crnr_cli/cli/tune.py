@@ -122,7 +122,7 @@ def tune(
 
     Keeps the defaults if no other settings are clearly better.
     """
-    sources = options.require_sources(context, sources, input.labels)
+    sources = options.require_sources(context, sources, input.labels, input.boxes)
     names = options.split_names(methods)
     early = EarlyNotes(output.quiet)
     reading = reading_of(

@@ -56,7 +56,7 @@ def read_images(table: Path, corrections: Path | None = None) -> AnswersByImage:
         else:
             seen.add(row.path)
             require_utf_8(corrected[number], where, f"the column {CORRECTED}")
-            answer = _answer(row, corrected[number].strip(), timestamps[number].strip())
+            answer = _answer(row, corrected[number].strip(), timestamps[number].strip() or row.date or "")
             path = answer.query.image
             images.setdefault(path, ExportedImage(path)).answers.append(answer)
     if not images:

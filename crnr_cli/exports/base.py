@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from crnr_cli import __version__
 from crnr_cli.errors import DataError
+from crnr_cli.images.regions import parse_region
 from crnr_cli.system.csv_file import require_file
 
 # To add a format, write a module with an EXPORTER and list it here.
@@ -33,12 +33,9 @@ _KINDS = {
     "vehicle": VEHICLE,
     **dict.fromkeys(("blank", "empty"), BLANK),
 }
-_NUMBER = r"-?[0-9]{1,20}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?"
-_BOXED = re.compile(rf"(.+)#({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER})", re.DOTALL)
-_LARGEST = 1e9  # pixels
 
 
-class Box(NamedTuple):
+class Rectangle(NamedTuple):
     """A rectangle in an image, as shares of its width and height, or in pixels."""
 
     x: float
@@ -52,20 +49,16 @@ class BoxedName:
     """The name of a query: an image, and a box in it if there is one."""
 
     image: str
-    box: Box | None = None
+    box: Rectangle | None = None
     is_in_pixels: bool = False
 
 
 def split_box(name: str) -> BoxedName:
     """Return the image and the box of a name such as a.jpg#0.1,0.25,0.5,0.3; whole numbers are pixels."""
-    found = _BOXED.fullmatch(name)
-    if found is None:
+    region = parse_region(name)
+    if region is None:
         return BoxedName(name)
-    numbers = [float(text) for text in found.groups()[1:]]
-    if not all(abs(number) <= _LARGEST for number in numbers):
-        raise DataError(f"{name}: the box has a number that no image can have")
-    is_in_pixels = all(re.fullmatch(r"-?[0-9]+", text) for text in found.groups()[1:])
-    return BoxedName(found[1], Box(*numbers), is_in_pixels)
+    return BoxedName(region.path, Rectangle(*region.box[:4]), region.box.in_pixels)
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ class ImageHeader(NamedTuple):
 
     width: int
     height: int
-    date: str  # when it was captured, as in EXIF; empty if unknown
+    date: str  # when it was captured, in ISO 8601; empty if unknown
 
 
 @dataclass
@@ -107,23 +100,23 @@ class ExportedImage:
     header: ImageHeader | None = None
     reason: str = ""  # why there is no header
 
-    def relative_box(self, answer: ExportedAnswer) -> Box | None:
+    def relative_box(self, answer: ExportedAnswer) -> Rectangle | None:
         """Return the box as shares of the image; an error if it is in pixels, and the size unknown."""
         box = answer.query.box
         if box is None or not answer.query.is_in_pixels:
             return box
         header = self.require_header()
-        return Box(
+        return Rectangle(
             box.x / header.width, box.y / header.height, box.width / header.width, box.height / header.height
         )
 
-    def pixel_box(self, answer: ExportedAnswer) -> Box | None:
+    def pixel_box(self, answer: ExportedAnswer) -> Rectangle | None:
         """Return the box in pixels; an error if it is not, and the size of the image is unknown."""
         box = answer.query.box
         if box is None or answer.query.is_in_pixels:
             return box
         header = self.require_header()
-        return Box(
+        return Rectangle(
             box.x * header.width, box.y * header.height, box.width * header.width, box.height * header.height
         )
 

@@ -47,7 +47,7 @@ class HeldOutAnswers(NamedTuple):
         if len(names) < 2:
             raise ValueError("the calibration does not have both right and wrong answers")
         found = cls(arrays["right"], arrays["wrong"])
-        if not all(len(values) == 0 or _is_share_list(values) for values in found):
+        if not all(_is_share_list(values, may_be_empty=True) for values in found):
             raise ValueError("the answers of the calibration are not ascending from 0 to 1")
         if len(found.right) + len(found.wrong) != count:
             raise ValueError("the calibration has another number of answers than of probabilities")
@@ -126,7 +126,9 @@ def _is_ascending(values: Array) -> bool:
     return is_list and bool(np.all(np.diff(values) >= 0))
 
 
-def _is_share_list(values: Array) -> bool:
+def _is_share_list(values: Array, may_be_empty: bool = False) -> bool:
+    if may_be_empty and values.shape == (0,):
+        return values.dtype.kind == "f"
     return _is_ascending(values) and bool(values[0] >= 0) and bool(values[-1] <= 1)
 
 

@@ -50,7 +50,7 @@ from crnr_cli.gallery.samples import (
     require_samples,
 )
 from crnr_cli.gallery.workers import Workers
-from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
@@ -267,6 +267,7 @@ def _usable_rows(batch: Batch, hashes: list[str], named: dict[str, str]) -> tupl
         hashes=hashes,
         stamps=batch.stamps,
         scales=batch.scales or [1.0] * len(batch.names),
+        dates=batch.dates or [""] * len(batch.names),
     )
     return every.take(batch.rows), [LeftOut(batch.names[sample], error) for sample, error in batch.failures()]
 
@@ -283,6 +284,7 @@ def _identity(work: Extraction, size: int) -> Identity:
         "--features-key": keys.features,
         "--labels-key": keys.labels,
         "--samples-axis": keys.samples,
+        "--dates": work.reading.dates,
         "number of inputs": len(work.source),
         "list of inputs": fingerprint(work.source),
         "file before": None if work.old is None else " ".join(map(str, work.old.stamp)),
@@ -373,7 +375,11 @@ class CachedImages(Images):
     def read_batches(
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
-        return (self._batch(span) for span in spans)
+        for span in spans:
+            batch = self._batch(span)
+            if self.dates is not None:
+                batch = replace(batch, dates=self.read_dates(self.files[slice(*span)], MAX_PIXELS, decoders))
+            yield batch
 
     def _batch(self, span: Span) -> Batch:
         files = self.files[slice(*span)]

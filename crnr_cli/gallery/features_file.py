@@ -39,6 +39,7 @@ class FeatureRows(Table):
     hashes: Sequence[str] = field(default_factory=list)
     stamps: Sequence[Stamp] = field(default_factory=list)
     scales: Sequence[float] = field(default_factory=list)
+    dates: Sequence[str] = field(default_factory=list)  # when the photographs were taken; empty if unknown
 
     @classmethod
     def of(cls, file: FeatureFile) -> FeatureRows:
@@ -51,6 +52,7 @@ class FeatureRows(Table):
             list(file.origins.hashes),
             list(file.origins.stamps),
             list(file.origins.scales or [1.0] * len(file)),
+            list(file.origins.dates or [""] * len(file)),
         )
 
     def as_plain(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class FeatureRows(Table):
             _texts(values["hashes"]),
             [Stamp(int(size), int(time)) for size, time in values["stamps"]],
             [float(scale) for scale in values["scales"]],
+            _texts(values["dates"]),
         )
         if len({len(column) for column in vars(rows).values()}) != 1:
             raise ValueError("columns of different lengths")
@@ -123,6 +126,8 @@ def write_features(
         arrays["named_folder"] = to_bytes(rows.named)
     if any(scale != 1 for scale in rows.scales):
         arrays["scale"] = np.array(rows.scales, dtype=np.float64)
+    if any(rows.dates):
+        arrays["date"] = to_bytes(rows.dates)
     with written_hdf5(file) as content:
         content.attrs.update(
             to_attributes({"format": FORMAT, "version": VERSION, "crnr_version": __version__})

@@ -26,10 +26,10 @@ from crnr_cli.results.decision import Answers, Prediction
 from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.journal import Identity
 from crnr_cli.results.probability import Thresholds
-from crnr_cli.results.table import CsvFormatter
+from crnr_cli.results.table import DATE, CsvFormatter
 from crnr_cli.solvers.neighbors import search_bytes
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.sources.images import ignored_note, is_unrelated, removed_notes
+from crnr_cli.sources.images import NO_BOX, ignored_note, is_unrelated, removed_notes
 from crnr_cli.sources.opening import fingerprint, open_source
 from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
@@ -106,8 +106,9 @@ class Run:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of MORE_COLUMNS that the answers have."""
-        return self.sureness.columns if self.sureness else ()
+        """The columns of MORE_COLUMNS, and DATE, that the answers have."""
+        of_dates = () if self.options.dates is None else (DATE,)
+        return (*(self.sureness.columns if self.sureness else ()), *of_dates)
 
     def identity(self) -> Identity:
         """Return everything that the bytes of the output depend on, by names for messages."""
@@ -134,6 +135,7 @@ class Run:
             "--top": self.top,
             "--provider": options.provider if self.gallery.recipe.has_network else None,
             "--format": options.format,
+            "--dates": options.dates,
         }
 
     def notes(self) -> list[Note]:
@@ -384,7 +386,11 @@ class RowBatch:
         ]
         first = rows[missing[0]] if missing else None
         names = answers.batch.names
-        failed = [(names[query], f"{error.status}, {error}") for query, error in answers.batch.failures()]
+        failed = [
+            (names[query], f"{error.status}, {error}")
+            for query, error in answers.batch.failures()
+            if error.status != NO_BOX
+        ]
         return cls(
             data,
             Counter(row.status for row in rows),

@@ -8,11 +8,10 @@ from __future__ import annotations
 import io
 import math
 import os
-import re
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -20,7 +19,9 @@ from typing import BinaryIO, NamedTuple
 from PIL import Image, UnidentifiedImageError
 
 from crnr_cli.errors import SampleError
+from crnr_cli.images.dates import read_exif_date
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels, scale_to_bytes
+from crnr_cli.images.regions import Box, hash_region
 
 # Recognised by content, not by name. EPS is excluded, because it would run Ghostscript.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
@@ -42,9 +43,6 @@ _NESTED_BOXES = ((b"meta", 4), (b"iprp", 0), (b"ipco", 0))  # each in the one be
 _DATA_BOXES = (b"meta", b"mdat", b"moov")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
-_EXIF_BLOCK, _DATE_TAG, _ZONE_TAG = 0x8769, 0x9003, 0x9011  # DateTimeOriginal, OffsetTimeOriginal
-_DATE = re.compile(r"\d{4}:\d\d:\d\d \d\d:\d\d:\d\d", re.ASCII)
-_ZONE = re.compile(r"[+-]\d\d:\d\d", re.ASCII)
 # Tags of a TIFF.
 _BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339
 _WHITE_IS_ZERO = 0
@@ -66,35 +64,90 @@ def read_pixels(path: str, request: PixelRequest) -> Pixels:
     """Decode the file completely, turn the image upright, put it on white, and convert it as requested."""
     with _opened(path, request) as image:
         on_its_side = _orientation(image) in _ON_ITS_SIDE
-        # Pillow exchanges the sides of a TIFF itself, if the orientation is the TIFF's own tag.
-        is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
-        width, height = image.size[::-1] if on_its_side and not is_as_seen else image.size
+        width, height = _upright_size(image)
+        date = read_exif_date(image) if request.with_date else ""
         if request.header_only:
-            date = _capture_date(image) if request.with_date else ""
-            return Pixels(width, height, 0, False, "", date.encode())
+            return Pixels(width, height, 0, False, "", b"", date)
         size = _within(width, height, request.within) if request.within else request.size
         scale = 1.0 if size is None else _reduce_scale(image, size, request, on_its_side)
-        image.load()
-        # Read again, because loading a TIFF turns it upright and removes its tag.
-        orientation = _orientation(image)
-        seen = _apply_tiff_tags(image)
-        if orientation in _AS_SEEN:
-            seen = seen.transpose(_AS_SEEN[orientation])
-        if request.eight_bit:
-            seen = _to_eight_bits(seen)
-        seen = _to_mode(seen, request.color)
-        if size is not None:
-            is_precise = request.precise_jpegs and scale > 1
-            full = _Full(width, height, scale, orientation) if is_precise else _Full(*seen.size)
-            seen = _resize(seen, full, size, request)
-        return Pixels(
-            width=seen.width,
-            height=seen.height,
-            bands=request.bands,
-            is_float=seen.mode == "F",
-            sha256=_sha256(path) if request.with_hash else "",
-            data=_bytes(seen, request.color),
+        seen, orientation = _load_upright(image)
+        is_precise = request.precise_jpegs and scale > 1
+        full = _Full(width, height, scale, orientation) if is_precise else _Full(*seen.size)
+        sha256 = _sha256(path) if request.with_hash else ""
+        return _convert(seen, full, size, request, sha256)._replace(date=date)
+
+
+def read_regions(path: str, boxes: Sequence[Box], request: PixelRequest) -> list[Pixels | SampleError]:
+    """Decode the file once, and return the pixels of each box, as of a file that has only these pixels.
+
+    A JPEG is decoded at its full size: a box may be small.
+    """
+    try:
+        with _opened(path, request) as image:
+            date = read_exif_date(image) if request.with_date else ""
+            seen, size, sha256 = None, _upright_size(image), ""
+            if not request.header_only:
+                seen, _ = _load_upright(image)
+                sha256 = _sha256(path) if request.with_hash else ""
+            found = [_crop(seen, size, box, request, sha256) for box in boxes]
+            return [one._replace(date=date) if isinstance(one, Pixels) else one for one in found]
+    except SampleError as e:
+        return [e] * len(boxes)
+
+
+def _crop(
+    seen: Image.Image | None, size: tuple[int, int], box: Box, request: PixelRequest, sha256: str
+) -> Pixels | SampleError:
+    """Return the pixels of a box or, without an image, their width and height alone."""
+    try:
+        left, top, right, bottom = box.edges(*size, request.margin)
+        width, height = right - left, bottom - top
+        if seen is None:
+            return Pixels(width, height, 0, False, "", b"")
+        wanted = _within(width, height, request.within) if request.within else request.size
+        return _convert(
+            seen.crop((left, top, right, bottom)),
+            _Full(width, height),
+            wanted,
+            request,
+            hash_region(sha256, box) if sha256 else "",
         )
+    except SampleError as e:
+        return e
+
+
+def _upright_size(image: Image.Image) -> tuple[int, int]:
+    # Pillow exchanges the sides of a TIFF itself, if the orientation is the TIFF's own tag.
+    is_as_seen = _ORIENTATION_TAG in getattr(image, "tag_v2", ())
+    turned = _orientation(image) in _ON_ITS_SIDE and not is_as_seen
+    return image.size[::-1] if turned else image.size
+
+
+def _load_upright(image: Image.Image) -> tuple[Image.Image, int]:
+    """Decode the image; return it upright, with the orientation that was applied."""
+    image.load()
+    # Read only now, because loading a TIFF turns it upright and removes its tag.
+    orientation = _orientation(image)
+    seen = _apply_tiff_tags(image)
+    return (seen.transpose(_AS_SEEN[orientation]) if orientation in _AS_SEEN else seen), orientation
+
+
+def _convert(
+    seen: Image.Image, full: _Full, size: tuple[int, int] | None, request: PixelRequest, sha256: str
+) -> Pixels:
+    if request.eight_bit:
+        seen = _to_eight_bits(seen)
+    seen = _to_mode(seen, request.color)
+    if size is not None:
+        seen = _resize(seen, full, size, request)
+    return Pixels(
+        width=seen.width,
+        height=seen.height,
+        bands=request.bands,
+        is_float=seen.mode == "F",
+        sha256=sha256,
+        data=_bytes(seen, request.color),
+    )
 
 
 @contextmanager
@@ -239,18 +292,6 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # a broken EXIF block is no reason to reject the image
         return 1
-
-
-def _capture_date(image: Image.Image) -> str:
-    """Return the date as EXIF stores it, followed by its time zone, if there is one; empty if unknown."""
-    try:
-        exif = image.getexif().get_ifd(_EXIF_BLOCK)
-        date, zone = (str(exif.get(tag, "")).strip("\0 ") for tag in (_DATE_TAG, _ZONE_TAG))
-    except Exception:  # a broken EXIF block is no reason to reject the image
-        return ""
-    if not _DATE.fullmatch(date):
-        return ""
-    return date + (zone if _ZONE.fullmatch(zone) else "")
 
 
 def _apply_tiff_tags(image: Image.Image) -> Image.Image:

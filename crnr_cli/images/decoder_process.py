@@ -1,9 +1,10 @@
 """A process that decodes images for its parent, so that an image that crashes or hangs it does no harm.
 
 The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
-of paths, or another request for the paths after it. The replies to paths come in the same order, for several
-paths at a time: one line with a JSON list of headers, followed by the pixels of all these images. Replies are
-buffered for a moment, and are lost if an image kills the process. The process ends when its stdin is closed.
+of paths, or names of regions, or another request for the paths after it. The replies to paths come in the
+same order, for several paths at a time: one line with a JSON list of headers, followed by the pixels of all
+these images. Replies are buffered for a moment, and are lost if an image kills the process. The process ends
+when its stdin is closed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import BinaryIO
 from PIL import Image
 
 from crnr_cli.errors import SampleError
-from crnr_cli.images.decode import read_pixels
-from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.decode import read_pixels, read_regions
+from crnr_cli.images.pixels import PixelRequest, Pixels
+from crnr_cli.images.regions import group_regions
 from crnr_cli.system.child import limit_address_space
 from crnr_cli.system.signals import leave_to_parent
 
@@ -25,16 +27,23 @@ _READY = b"ready\n"
 SECONDS_HELD_BACK = 0.1  # send small images in groups; waking the parent for each is slow
 
 
-# [width, height, bands, is_float, sha256, n_bytes], or {"status", "detail"} if there are no pixels.
+# [width, height, bands, is_float, sha256, n_bytes], with the date at the end if the request needs it; or
+# {"status", "detail"} if there are no pixels.
 Header = list[int | bool | str] | dict[str, str]
 
 
 def decode_or_error(path: str, request: PixelRequest) -> tuple[Header, bytes]:
     try:
-        pixels = read_pixels(path, request)
+        return _reply_to_one(read_pixels(path, request))
     except SampleError as e:
-        return {"status": e.status, "detail": e.detail}, b""
-    return [*pixels[:-1], len(pixels.data)], pixels.data
+        return _reply_to_one(e)
+
+
+def _reply_to_one(decoded: Pixels | SampleError) -> tuple[Header, bytes]:
+    if isinstance(decoded, SampleError):
+        return {"status": decoded.status, "detail": decoded.detail}, b""
+    date = [decoded.date] if decoded.date else []
+    return [*decoded[:5], len(decoded.data), *date], decoded.data
 
 
 def reply(results: list[tuple[Header, bytes]]) -> bytes:
@@ -66,9 +75,14 @@ def decode_requests() -> None:
 def decode_paths(paths: list[str], request: PixelRequest, replies: BinaryIO) -> None:
     ready: list[tuple[Header, bytes]] = []
     sent = time.monotonic()
-    for i, path in enumerate(paths, 1):
-        ready.append(decode_or_error(path, request))
-        if i == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
+    done = 0
+    for path, boxes in group_regions(paths):
+        if boxes:
+            ready += map(_reply_to_one, read_regions(path, boxes, request))
+        else:
+            ready.append(decode_or_error(path, request))
+        done += len(boxes) or 1
+        if done == len(paths) or time.monotonic() - sent > SECONDS_HELD_BACK:
             replies.write(reply(ready))
             replies.flush()
             ready, sent = [], time.monotonic()

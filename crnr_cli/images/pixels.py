@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from crnr_cli.images.regions import MARGIN
+
 MAX_PIXELS = 89_478_485  # the default limit per image, the same as in Pillow
 TOO_MUCH_MEMORY = "needs more memory than a decoder is allowed to use"
 BASE_BYTES = 2**29  # of memory, for Python and Pillow themselves
@@ -22,7 +24,6 @@ class PixelRequest(NamedTuple):
     max_pixels: int = MAX_PIXELS
     with_hash: bool = False
     header_only: bool = False  # only width and height, after the orientation is applied
-    with_date: bool = False  # with `header_only`: the capture date, in place of the pixels
     crop: float = 0.0  # scale of the centred box, with the aspect ratio of `size`, to cut out; 0 = no crop
     filter: str = "bilinear"  # Pillow's name for the resampling filter
     eight_bit: bool = False  # convert images of more than 8 bits to bytes from 0 to 255
@@ -30,6 +31,8 @@ class PixelRequest(NamedTuple):
     precise_jpegs: bool = (
         False  # whether JPEGs at a reduced scale have to resemble the full image more closely
     )
+    margin: float = MARGIN  # around the box of a region
+    with_date: bool = False
 
     @property
     def bands(self) -> int:
@@ -50,6 +53,7 @@ class Pixels(NamedTuple):
     is_float: bool
     sha256: str  # of the file; empty unless requested
     data: bytes
+    date: str = ""  # when the photograph was taken, in ISO 8601; empty if unknown, or unless requested
 
 
 def scale_to_bytes(largest: float) -> float:

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 
 from crnr_cli.errors import DataError, SampleError
 from crnr_cli.images.pixels import TOO_MUCH_MEMORY, PixelRequest, Pixels
+from crnr_cli.images.regions import end_of_image
 from crnr_cli.system import spares
 from crnr_cli.system.child import NO_WINDOW, Guard, crash_reason, polling_interval, python_command
 from crnr_cli.system.cores import available_cores, run_side_by_side
@@ -79,8 +80,9 @@ class _Decoders:
         start = 0
         while start < len(paths):
             count = int(max(1, min(MAX_PER_CHUNK, _SECONDS_PER_CHUNK / self._pace)))
-            yield paths[start : start + count]
-            start += count
+            stop = end_of_image(paths, start, start + count, start + MAX_PER_CHUNK)
+            yield paths[start:stop]
+            start = stop
 
     def decode(self, paths: Sequence[str]) -> list[Decoded]:
         started = time.monotonic()
@@ -193,11 +195,11 @@ class _Decoder:
                 if isinstance(header, dict):
                     yield SampleError(**header)
                     continue
-                width, height, bands, is_float, sha256, size = header
+                width, height, bands, is_float, sha256, size, *date = header
                 data = self._replies.read(size)
                 if len(data) < size:
                     return
-                yield Pixels(width, height, bands, is_float, sha256, data)
+                yield Pixels(width, height, bands, is_float, sha256, data, *date)
             received += len(headers)
         self._last_reply = None
 

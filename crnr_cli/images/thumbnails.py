@@ -13,6 +13,7 @@ from PIL import Image
 from crnr_cli.arrays import Array
 from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.images.regions import image_of
 from crnr_cli.system.cores import available_cores
 
 SIDE = 96  # maximum width and height in pixels
@@ -22,7 +23,7 @@ def read_thumbnails(
     paths: Sequence[str], max_pixels: int = MAX_PIXELS, longest: int = SIDE
 ) -> dict[str, Array]:
     """Return the images among these files as small RGB arrays; unreadable files are left out."""
-    files = [path for path in dict.fromkeys(paths) if os.path.isfile(path)]  # noqa: PTH113 - it never raises
+    files = [path for path in dict.fromkeys(paths) if os.path.isfile(image_of(path))]  # noqa: PTH113
     decoders = DecoderPool(min(2, available_cores()))
     decoded = decoders.decode(files, PixelRequest(None, True, max_pixels, within=longest))
     return {

@@ -23,6 +23,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
@@ -103,7 +104,7 @@ def classify(
         queries = format_count(report.n_queries, "query")
         text = f"{report.resumed_after} of {queries} were done by the earlier run"
         notes.insert(0, Note("resumed", text))
-    return _add_notes(notes, report)
+    return replace(report, notes=[*notes, *report.notes])
 
 
 def _note_empty(names: Sequence[str]) -> Note:
@@ -169,7 +170,7 @@ def _list_queries(run: Run) -> Iterator[Listed]:
 
 
 def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
-    """Return whether a finished output belongs to this run; None if there is none, or an unfinished one."""
+    """Return whether a finished output belongs to this run; None without a finished output."""
     from crnr_cli.results.record import find_finished
 
     header, newer = run.row_formatter.lines.header(), gallery.stat().st_mtime_ns
@@ -230,7 +231,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
         resumed_after=resumed_after,
         statuses=done.statuses,
         # Unrelated files among images do not count; but if there is nothing else, they were meant.
-        skipped=done.skipped if answered else total,
+        skipped=done.skipped if answered else total - done.statuses[NO_BOX],
         failures=failures if run.options.all_failures else failures[:MAX_FAILURES],
         rejection=run.rejection_rule(),
         notes=run.notes(),

@@ -136,7 +136,7 @@ def _add_headers(
     decoded = DecoderPool().decode(places, request) if places else iter(())
     for number, (image, header) in enumerate(zip(found, decoded, strict=True), 1):
         if isinstance(header, Pixels):
-            image.header = ImageHeader(header.width, header.height, header.data.decode("ascii"))
+            image.header = ImageHeader(header.width, header.height, header.date)
         else:
             image.reason = header.detail or header.status
         if number % _REPORTED_EVERY == 0 or number == len(found):

@@ -270,7 +270,7 @@ def _open_parts(
 
 
 def _divide_by_cache(files: Sequence[str], gallery: FittedGallery, options: QueryOptions) -> list[_Part]:
-    source = list_named_images(files)
+    source = list_named_images(files, options.box_margin)
     if options.cache is None:
         return [_Part(source, list(range(len(source))))] if files else []
     is_cached, cached, others = split_by_cache(source, gallery.recipe, options.cache)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError, refuse_too_many
+from crnr_cli.images.regions import find_region
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import read_answers
@@ -82,10 +83,11 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
     place, found = place_of_folder(folder), stat_or_none(folder)
     template = Template(options.template, longest_name(place), options.has_portable_names)
     rows, passed_over = _read_rows(table, options)
+    rows, n_mixed = _choose_boxes(rows)
     files = _look_up_files(rows, table, options, template, progress)
     if found is None and all(file.found.reason for file in files):
         raise _nothing_found_error(table, files)
-    report = SortReport(options.how, unrelated=passed_over)
+    report = SortReport(options.how, unrelated=passed_over, mixed=n_mixed)
     if options.dry_run:
         with opened_tree(folder) if found else nullcontext() as tree:
             _plan_entries(table, files, folder, tree, options, report)
@@ -132,6 +134,33 @@ def _read_rows(table: Path, options: SortOptions) -> tuple[list[tuple[Prediction
         if row.label or not is_unrelated(row.path, row.status)
     ]
     return kept, len(rows) - len(kept)
+
+
+def _choose_boxes(
+    rows: Sequence[tuple[Prediction, str | None]],
+) -> tuple[list[tuple[Prediction, str | None]], int]:
+    """Return one row per image, of its surest box, and the number of images with boxes of several labels.
+
+    An image can be in one folder only. A row of a whole image is its only row.
+    """
+    chosen: dict[str | int, tuple[Prediction, str | None]] = {}
+    folders: dict[str, set[str]] = {}
+    for number, (row, special) in enumerate(rows):
+        region = find_region(row.path)
+        if region is None:
+            chosen[number] = row, special
+            continue
+        if row.label is not None:
+            folders.setdefault(region.path, set()).add(special or folder_of(row))
+        before = chosen.get(region.path)
+        if before is None or _sureness(row) > _sureness(before[0]):
+            chosen[region.path] = row._replace(path=region.path), special
+    return list(chosen.values()), sum(len(found) > 1 for found in folders.values())
+
+
+def _sureness(row: Prediction) -> tuple[bool, float, float]:
+    """Return a sort key: boxes with a class first, by probability and margin."""
+    return folder_of(row) not in _SPECIAL, row.probability or 0.0, row.margin or 0.0
 
 
 def _look_up_files(

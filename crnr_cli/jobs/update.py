@@ -74,7 +74,9 @@ def add(
         if given.label is not None:
             reading = replace(given, label=Spellings(gallery.classes).spell(given.label))
         source, notes = (
-            list_reviewed_images(corrections) if corrections else (open_source(names, reading), [])
+            list_reviewed_images(corrections, reading.box_margin)
+            if corrections
+            else (open_source(names, reading), [])
         )
         if reading.label is None and corrections is None:
             source = source.with_named_classes().with_classes(gallery.classes, strict=True)
@@ -379,7 +381,7 @@ def _may_have_changed(
     return is_suspect
 
 
-def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
+def list_reviewed_images(corrections: Corrections, margin: float) -> tuple[Images, list[Note]]:
     """Return the files that were accepted or corrected, and notes on the others.
 
     A file that is newer than its review may be another image, and is not read.
@@ -394,7 +396,7 @@ def list_reviewed_images(corrections: Corrections) -> tuple[Images, list[Note]]:
             )
     if not wanted:
         raise DataError(f"{corrections.file}: nothing to add, because no reviewed file belongs to a class")
-    source = list_named_images([one.path for one in wanted])
+    source = list_named_images([one.path for one in wanted], margin)
     refuse_mentioned(source.names())
     files = []
     for file, one in zip(source.files, wanted, strict=True):

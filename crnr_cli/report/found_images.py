@@ -9,9 +9,9 @@ from pathlib import Path
 
 from crnr_cli.arrays import Array
 from crnr_cli.images.pixels import MAX_PIXELS
+from crnr_cli.images.regions import hash_image, image_of
 from crnr_cli.images.thumbnails import SIDE, read_thumbnails
 from crnr_cli.sources.formats import is_table
-from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import is_or_are
 
@@ -31,11 +31,12 @@ class ImageSearch:
         """Return the file, or OUTSIDE or MISSING."""
         result = MISSING
         for path in self._places(name):
-            if not os.path.isfile(path):  # noqa: PTH113 - it never raises
+            image = image_of(path)
+            if not os.path.isfile(image):  # noqa: PTH113 - it never raises
                 continue
             if name in self.hashes and _sha256(path) != self.hashes[name]:
                 continue
-            if self.roots is None or _is_below(path, self.roots):
+            if self.roots is None or _is_below(image, self.roots):
                 return path
             result = OUTSIDE
         return result
@@ -109,6 +110,6 @@ def _is_below(path: str, roots: Sequence[Path]) -> bool:
 
 def _sha256(path: str) -> str:
     try:
-        return sha256_of(path)
+        return hash_image(path)
     except OSError:
         return ""

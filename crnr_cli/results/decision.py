@@ -70,6 +70,7 @@ class Prediction(NamedTuple):
     separation: float | None = None  # --reject compares this with its threshold
     probability: float | None = None  # that the best class is right
     set: tuple[str, ...] | None = None  # the plausible labels, the best first
+    date: str | None = None  # when the photograph was taken, if that was requested and is known
 
 
 def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:
@@ -100,6 +101,8 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
         )
     for query, error in batch.failures():
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
+    if batch.dates:
+        found = [row._replace(date=date or None) for row, date in zip(found, batch.dates, strict=True)]
     return found
 
 

@@ -15,6 +15,7 @@ from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, mak
 from crnr_cli.results.probability import round_probabilities
 from crnr_cli.results.table import (
     COLUMNS,
+    DATE,
     MORE_COLUMNS,
     RESIDUAL,
     Predictions,
@@ -63,11 +64,12 @@ class JsonLinesFormatter:
     def __init__(self, classes: Sequence[str], top: int | None = None, more: Sequence[str] = ()) -> None:
         """Set up the lines. With `top`, `residuals` has only the best classes of each query, the best first.
 
-        `more` names the columns of MORE_COLUMNS that the answers have; then there are `probabilities` too.
+        `more` names the columns of MORE_COLUMNS, and DATE, that the answers have; with a probability, there
+        are `probabilities` too.
         """
         self._classes = classes
         self._columns = (*COLUMNS, *more)
-        self._objects = ("residuals", "probabilities") if more else ("residuals",)
+        self._objects = ("residuals", "probabilities") if "probability" in more else ("residuals",)
         self._top = None if top is None else min(top, len(classes))
 
     def header(self) -> bytes:
@@ -147,6 +149,7 @@ def parse_prediction(record: Any, where: str) -> Prediction:
         separation=numbers["separation"],
         probability=probability,
         set=None if labels is None else tuple(labels),
+        date=date if isinstance(date := record.get(DATE), str) else None,
     )
 
 
@@ -180,7 +183,9 @@ def parquet_schema(
     schema |= {"set": "texts"} if "set" in more else {}
     if top is None:
         return schema | {f"{RESIDUAL}{name}": dtype for name in classes}
-    of_best = {"label": "text", "residual": dtype} | ({"probability": "float64"} if more else {})
+    of_best = {"label": "text", "residual": dtype} | (
+        {"probability": "float64"} if "probability" in more else {}
+    )
     numbers = range(1, min(top, len(classes)) + 1)
     return schema | {f"{what}_{i}": kind for i in numbers for what, kind in of_best.items()}
 
@@ -233,7 +238,7 @@ def read_parquet_rows(path: Path) -> Predictions:
     missing = [name for name in ("truth", "label") if name not in names]
     if missing:
         raise DataError(f"{path}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
-    wanted = [name for name in (*COLUMNS, *MORE_COLUMNS) if name in names]
+    wanted = [name for name in (*COLUMNS, *MORE_COLUMNS, DATE) if name in names]
     values = [file.values(name) for name in wanted]
     rows = (
         parse_prediction(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")

@@ -206,7 +206,7 @@ class Finished(NamedTuple):
 def find_finished(
     path: Path, settings: Identity, header: bytes, queries: Iterable[Listed], gallery_mtime_ns: int
 ) -> Finished | None:
-    """Return whether an output belongs to a run with these settings; None if there is none or a partial one.
+    """Return whether an output belongs to a run with these settings; None without a finished output.
 
     Without a record, it belongs to the run if it has a row for every query, and nothing has changed since.
     """

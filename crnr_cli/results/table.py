@@ -19,10 +19,11 @@ from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
+DATE = "date"  # on request
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
 _NUMBERS = ("residual", "margin", "separation", "probability")
 _PROBABILITY = f"%.{DECIMALS}f"
-_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s"}
+_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s", DATE: "%s"}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
@@ -44,25 +45,27 @@ class CsvFormatter:
     ) -> None:
         """Set up the rows. With `top`, rows have only the best classes of each query, not all residuals.
 
-        `more` names the columns of MORE_COLUMNS that the answers have.
+        `more` names the columns of MORE_COLUMNS, and DATE, that the answers have.
         """
         self._classes, self._more = classes, more
+        self._is_sure, self._is_dated = "probability" in more, DATE in more
         self._top = None if top is None else min(top, len(classes))
         number = number_format(dtype)
         if self._top is None:
             extras = f",{number}" * len(classes)
         else:
-            extras = (f",%s,{number}" + (f",{_PROBABILITY}" if more else "")) * self._top
+            extras = (f",%s,{number}" + (f",{_PROBABILITY}" if self._is_sure else "")) * self._top
         always = f"%s,%s,%s,{number},%s,{number},%s,{number}"
         self._answered = always + "".join(f",{_MORE_FORMATS[name]}" for name in more) + extras
-        self._unanswered = "%s,%s,,,,,%s," + "," * (len(more) + extras.count(","))
+        empty = "".join(",%s" if name == DATE else "," for name in more)
+        self._unanswered = "%s,%s,,,,,%s," + empty + "," * extras.count(",")
 
     def header(self) -> bytes:
         """Return the first line."""
         if self._top is None:
             extra = [f"{RESIDUAL}{name}" for name in self._classes]
         else:
-            of_best = ("label", "residual", "probability") if self._more else ("label", "residual")
+            of_best = ("label", "residual", "probability") if self._is_sure else ("label", "residual")
             extra = [f"{what}_{i + 1}" for i in range(self._top) for what in of_best]
         return _encode([",".join([*COLUMNS, *self._more, *map(_field, extra)])])
 
@@ -72,15 +75,19 @@ class CsvFormatter:
         lines = [""] * len(rows)
         extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
-            path, truth, label, residual, runner_up, margin, status, separation, probability, labels = rows[
-                query
-            ]
-            more = (probability, _field(join_labels(labels or ())))[: len(self._more)] if self._more else ()
+            row = rows[query]
+            path, truth, label, residual, runner_up, margin, status, separation, probability, labels, _ = row
+            more: tuple[Any, ...] = ()
+            if self._is_sure:
+                more = (probability, _field(join_labels(labels or ())))[: len(self._more) - self._is_dated]
+            if self._is_dated:
+                more = (*more, row.date or "")
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
             lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
         for query, error in answers.batch.failures():
             row = rows[query]
-            lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status)
+            date = (row.date or "",) if self._is_dated else ()
+            lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status, *date)
         return rows, _encode(lines)
 
     def _name(self, name: str | None) -> str:
@@ -160,6 +167,8 @@ def parse_predictions(file: TextIO, name: str) -> Predictions:
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
+        if DATE in header:
+            where[DATE] = header.index(DATE)
         rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
         return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
@@ -196,6 +205,7 @@ def _prediction(
         status=values.get("status") or (OK if values["label"] else "no_label"),
         probability=_probability(values.get("probability")),
         set=split_labels(values["set"] or "") if values["label"] and "set" in values else None,
+        date=values.get(DATE),
         **numbers,
     )
 

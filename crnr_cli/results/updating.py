@@ -189,7 +189,7 @@ class _Base:
 
     target: Path
     state: State | None
-    status: os.stat_result | None  # of the predictions file; None if there is none
+    status: os.stat_result | None  # of the predictions file; None if it does not exist
     is_own: bool  # crnr wrote the predictions file, and no one has changed it since
     earlier: Rows | None = None  # the rows of a file that was made with other settings
     notes: list[Note] = field(default_factory=list)

@@ -327,6 +327,7 @@ def _folders_of(target: str) -> list[str]:
 class SortReport(OutcomeReport):
     folders: Counter[str] = field(default_factory=Counter)  # files by folder, of those put in place
     list: Path | None = None  # None if there was nothing to do
+    mixed: int = 0  # images with boxes of several labels
 
 
 def perform(

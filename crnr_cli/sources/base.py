@@ -6,16 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from crnr_cli.arrays import Batch, Stamp
 from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.images.regions import MARGIN
 from crnr_cli.progress import Progress
 from crnr_cli.sources.compact_listing import to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.cores import available_cores
+
+if TYPE_CHECKING:
+    from crnr_cli.sources.boxes import BoxOptions
 
 Kind = Literal["pictures", "features"]  # as files store it; messages say images
 Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice
@@ -31,6 +35,9 @@ class InputOptions:
     jobs: int | None = None  # None: all available cores
     provider: str = "auto"  # the hardware that a network runs on
     labels: LabelOptions | None = None  # a table with the labels of images; None: their folders
+    boxes: BoxOptions | None = None  # a detector's boxes, to read instead of whole images
+    box_margin: float = MARGIN  # around boxes, as a share of their width and height
+    dates: str | None = None  # how capture dates are found: by EXIF, or else by the file; None: not needed
     max_failure_rate: float = 1.0  # stop when a larger share of the inputs fails
     all_failures: bool = False  # keep all failed queries for the report, not only the first ones
     batch_size: int | None = None  # None: chosen automatically

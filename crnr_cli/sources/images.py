@@ -16,13 +16,14 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Batch, Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.images.dates import BY_FILE, date_of_file
 from crnr_cli.images.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.images.pool import Decoded, DecoderPool
+from crnr_cli.images.regions import MARGIN, hash_image, parse_region
 from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
-from crnr_cli.system.files import sha256_of
 from crnr_cli.system.names import Spellings, normalize_path, with_slashes
 from crnr_cli.wording import format_count
 
@@ -33,6 +34,8 @@ _IMAGE_SUFFIXES = {
 _SEARCHED = 1000  # entries of a folder that are searched for a remedy
 _USUAL = ("train", "training", "gallery", "examples")  # names of the folder of examples, next to others
 _SHOWN = 3  # names of folders in a message
+_PER_MARGIN = 2**40  # bytes: added to the size of a file in the stamps of its regions
+NO_BOX = "no_box"  # the status of an image in which a detector found nothing
 
 
 @dataclass
@@ -58,6 +61,8 @@ class Images(Source):
     base: str = ""  # the folder of relative paths; by default, the current folder
     extra_notes: list[str] = field(default_factory=list)
     removed_folders: Sequence[str] = ()
+    margin: float = MARGIN  # around the boxes of regions, as a share of their width and height
+    dates: str | None = None  # see InputOptions
 
     @property
     def is_labelled(self) -> bool:
@@ -85,13 +90,21 @@ class Images(Source):
         self, spans: Sequence[Span], request: PixelRequest | None, decoders: DecoderPool
     ) -> Generator[Batch]:
         assert request is not None
+        request = request._replace(margin=self.margin, with_date=self.dates is not None)
         wanted = (file for start, stop in spans for file in self.files[start:stop])
         decoded = decoders.decode([self.place(file) for file in wanted if file.error is None], request)
         try:
             for start, stop in spans:
-                yield _batch(self.files[start:stop], decoded, request, stop)
+                yield _batch(self.files[start:stop], decoded, request, stop, self.dates)
         finally:
             decoded.close()
+
+    def read_dates(self, files: Sequence[ImageFile], max_pixels: int, decoders: DecoderPool) -> list[str]:
+        """Return the dates of files whose pixels are not needed."""
+        request = PixelRequest(None, max_pixels=max_pixels, header_only=True, with_date=True)
+        found = decoders.decode([self.place(file) for file in files if file.error is None], request)
+        results = [file.error or next(found) for file in files]
+        return [_date(result, file, self.dates) for result, file in zip(results, files, strict=True)]
 
     def place(self, file: ImageFile) -> str:
         """Return the path of the file. Its name is the one that the user gave."""
@@ -102,7 +115,7 @@ class Images(Source):
         base = os.path.join(os.getcwd(), self.base)  # noqa: PTH109, PTH118
         packed = self.files if isinstance(self.files, CompactListing) else None
         files = packed.cut(*span) if packed else self.files[slice(*span)]
-        return Images(files, labels_from=self.labels_from, base=base)
+        return Images(files, labels_from=self.labels_from, base=base, margin=self.margin, dates=self.dates)
 
     @property
     def paths(self) -> list[Path]:
@@ -129,12 +142,26 @@ class Images(Source):
                 raise DataError(f"{file.path}: cannot read it ({file.error})")
             if file.error is None:
                 try:
-                    sha256 = sha256_of(file.path)
+                    sha256 = hash_image(file.path)
                 except FileNotFoundError:  # removed since it was listed
                     continue
                 except OSError as e:  # its content may be unchanged, or not
                     raise DataError(f"{file.path}: cannot read it ({e.strerror})") from e
                 yield file.path, file.folders[0] if file.folders else "", sha256
+
+    def with_margin(self, margin: float) -> Images:
+        """Return the same listing with another margin around boxes, before anything is read.
+
+        The stamp of a region depends on the margin, so features of other pixels are not used again.
+        """
+        if margin == MARGIN:
+            return self
+        more = (1 + round(margin * 10**4)) * _PER_MARGIN
+        files = [
+            file._replace(size=file.size + more) if parse_region(file.path) and not file.error else file
+            for file in self.files
+        ]
+        return replace(self, files=files, margin=margin)
 
     def check_classes(self, command: str) -> list[str]:
         if self.is_labelled or not self.named_folders:
@@ -230,7 +257,8 @@ class Images(Source):
     def read_sizes(self, max_pixels: int, decoders: DecoderPool, progress: Progress) -> set[tuple[int, int]]:
         paths = [self.place(file) for file in self.files if file.error is None]
         sizes: set[tuple[int, int]] = set()
-        headers = decoders.decode(paths, PixelRequest(None, max_pixels=max_pixels, header_only=True))
+        request = PixelRequest(None, max_pixels=max_pixels, header_only=True, margin=self.margin)
+        headers = decoders.decode(paths, request)
         for done, header in enumerate(headers, start=1):
             if isinstance(header, Pixels):
                 sizes.add((header.width, header.height))
@@ -322,15 +350,25 @@ def removed_notes(folders: Sequence[str]) -> list[str]:
 
 
 def is_unrelated(path: str, status: str) -> bool:
-    """Return whether a file is neither an image nor named like one, such as a README among the images."""
-    return status == "not_image" and not is_named_like_image(path)
+    """Return whether a file is no input, and so cannot fail.
+
+    It is neither an image nor named like one, such as a README among the images, or it has no box.
+    """
+    return status == NO_BOX or (status == "not_image" and not is_named_like_image(path))
 
 
 def is_named_like_image(path: str) -> bool:
-    return Path(path).suffix.lower() in _IMAGE_SUFFIXES
+    region = parse_region(path)
+    return Path(region.path if region else path).suffix.lower() in _IMAGE_SUFFIXES
 
 
-def _batch(files: Sequence[ImageFile], decoded: Iterator[Decoded], request: PixelRequest, end: int) -> Batch:
+def _batch(
+    files: Sequence[ImageFile],
+    decoded: Iterator[Decoded],
+    request: PixelRequest,
+    end: int,
+    dates: str | None,
+) -> Batch:
     fresh = islice(decoded, sum(file.error is None for file in files))
     results = [file.error or next(fresh) for file in files]
     is_deep = any(isinstance(result, Pixels) and result.is_float for result in results)
@@ -343,7 +381,15 @@ def _batch(files: Sequence[ImageFile], decoded: Iterator[Decoded], request: Pixe
         hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
         stamps=[file.stamp for file in files],
         scales=[_scale(result) for result in results] if is_deep else [],
+        dates=[_date(result, file, dates) for result, file in zip(results, files, strict=True)]
+        if dates
+        else [],
     )
+
+
+def _date(decoded: Decoded, file: ImageFile, dates: str | None) -> str:
+    found = decoded.date if isinstance(decoded, Pixels) else ""
+    return found or (date_of_file(file.mtime_ns) if dates == BY_FILE and file.mtime_ns else "")
 
 
 def _scale(decoded: Decoded) -> float:

@@ -9,8 +9,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crnr_cli.errors import DataError, OutputError, UsageError
+from crnr_cli.images.dates import SOURCES
+from crnr_cli.images.regions import image_of
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.images import Images
@@ -19,7 +22,10 @@ from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_images, list_named_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
-from crnr_cli.wording import format_count, is_or_are, suggest_similar
+from crnr_cli.wording import format_count, is_or_are, not_one_of, suggest_similar
+
+if TYPE_CHECKING:
+    from crnr_cli.sources.boxes import DetectedImages
 
 _SHOWN = 3  # paths
 _MOST_WORDS = 5  # of a name with spaces
@@ -99,7 +105,7 @@ def open_source(
         raise UsageError("the name of a source is empty; is a variable of your script not set?")
     names = [found for name in names for found in _expand_pattern(name)]
     paths = [Path(name) for name in names if name != "-"]
-    missing = [path for path in paths if stat_or_none(path, follow_links=False) is None]
+    missing = [path for path in paths if stat_or_none(image_of(str(path)), follow_links=False) is None]
     named_tables = _feature_files_among(paths, len(names))
     if missing and (not allow_missing or len(missing) == len(names) or named_tables):
         raise DataError(f"{missing[0]}: no such file or folder{_suggest_name(str(missing[0]), names)}")
@@ -123,23 +129,48 @@ def open_source(
     except OutputError:
         _refuse_galleries(tables)
         raise
+    detected = options.boxes.read() if options.boxes is not None else None
     source: Source
     if options.labels is not None and not names:
         source = _list_labelled_images(options.labels)
+    elif detected is not None and not names:
+        source = list_named_images(detected.places())
     else:
         source = (
             open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
         )
         if options.labels is not None and len(source):
             source = apply_label_table(source, options.labels)
-    listed = ((path, size, mtime_ns) for path, _, size, mtime_ns in source.listing())
+    listed = ((image_of(path), size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source) and not allow_empty:
-        if list(names) == ["-"]:
-            raise DataError("-: the list of files on stdin is empty")
-        if len(names) > 1:
-            raise DataError(f"{', '.join(names)}: contain no images or feature files; {_OTHER_SOURCE}")
-        raise DataError(f"{names[0]}: contains no images or feature files; {_OTHER_SOURCE}")
+        _refuse_empty(names)
+    return _read_as_asked(source, options, detected)
+
+
+def _refuse_empty(names: Sequence[str]) -> None:
+    if list(names) == ["-"]:
+        raise DataError("-: the list of files on stdin is empty")
+    if len(names) > 1:
+        raise DataError(f"{', '.join(names)}: contain no images or feature files; {_OTHER_SOURCE}")
+    raise DataError(f"{names[0]}: contains no images or feature files; {_OTHER_SOURCE}")
+
+
+def _read_as_asked(source: Source, options: InputOptions, detected: DetectedImages | None) -> Source:
+    """Return the regions of the images, if there are boxes, and the images with dates, if they are needed."""
+    if detected is not None:
+        source = detected.divide(_require_images(source, "--boxes"))
+    if options.dates is not None:
+        if options.dates not in SOURCES:
+            raise UsageError(f"--dates: {not_one_of(options.dates, SOURCES)}")
+        source = replace(_require_images(source, "--dates"), dates=options.dates)
+    return source.with_margin(options.box_margin) if isinstance(source, Images) else source
+
+
+def _require_images(source: Source, option: str) -> Images:
+    if not isinstance(source, Images):
+        first = next(source.listing())[0]
+        raise UsageError(f"{option} applies to images, but {first} is a feature file; leave it out")
     return source
 
 

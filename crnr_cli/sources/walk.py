@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
+from crnr_cli.images.regions import MARGIN, find_region, image_of
 from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ImageFile, ListingBlock
 from crnr_cli.sources.images import Images, NamedFolder
 from crnr_cli.system.files import OWN_ENDINGS
@@ -62,15 +63,19 @@ def list_images(names: Sequence[str], nul_separated: bool, lister: Lister | None
     return Images(listing.all_files(), listing.ignored, listing.empty, named, removed_folders=listing.removed)
 
 
-def list_named_images(paths: Sequence[str]) -> Images:
+def list_named_images(paths: Sequence[str], margin: float = MARGIN) -> Images:
     """Return these files, whatever their names; a folder among them is not listed."""
     forms = ListedForms()
-    return Images([_describe_named_file(path, forms) for path in paths])
+    return Images([_describe_named_file(path, forms) for path in paths]).with_margin(margin)
 
 
 def _describe_named_file(path: str, forms: ListedForms) -> ImageFile:
-    """Return a file that was named directly: all folders above it may be its class, the nearest first."""
-    path = forms.find(path)
+    """Return a file that was named directly, or a region of one.
+
+    All folders above it may be its class, the nearest first.
+    """
+    image = image_of(path)
+    path = forms.find(image) + path[len(image) :]
     return _image_file(with_slashes(path), tuple(reversed(Path(path).parts[:-1])))
 
 
@@ -293,6 +298,8 @@ def _image_file(path: str, folders: tuple[str, ...]) -> ImageFile:
     try:
         found = os.stat(path)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):  # a dangling link, or removed since it was listed
+        if region := find_region(path):
+            return _image_file(region.path, folders)._replace(path=path)
         return ImageFile(path, folders, error=SampleError("vanished", "no such file"))
     except (OSError, ValueError) as e:  # a loop of links, a folder without access, or NUL in a name
         return ImageFile(

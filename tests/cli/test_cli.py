@@ -14,7 +14,7 @@ from PIL import Image
 from rich.table import Table
 
 from crnr_cli import __version__
-from crnr_cli.cli import COMMANDS, evaluate
+from crnr_cli.cli import COMMANDS, score_tables
 from crnr_cli.cli.console import print_facts, print_table, results_console
 from helpers.paths import SAMPLE_DATA
 from helpers.runner import KERNEL, Outcome, Runner, rows
@@ -292,7 +292,7 @@ def test_a_matrix_that_is_not_shown_is_not_made(
 ) -> None:
     lines = "".join(f"c{i},c{i // 2}\n" for i in range(1100))
     (tmp_path / "out.csv").write_text(f"truth,label\n{lines}")
-    monkeypatch.setattr(evaluate, "_confusion_table", pytest.fail)
+    monkeypatch.setattr(score_tables, "_confusion_table", pytest.fail)
     shown, record = crnr("evaluate", "out.csv"), crnr("evaluate", "out.csv", "--json")
     assert (shown.exit, record.exit) == (0, 0)
     assert "most often confused" in shown.out

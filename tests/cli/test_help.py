@@ -21,7 +21,7 @@ MOST_LINES = 40
 NEEDED = {"split": {"--train", "--test"}, "extract": {"-o"}, "remove": {"--class"}, "export": {"--to", "-o"}}
 PANELS = {
     *(COMMON, ALWAYS, "Other options", "Features", "Network", "Method parameters", "Confidence", "Testing"),
-    *("Pass/fail thresholds", "Label table", "Feature file", "Input", "Error handling", "Cluster"),
+    *("Pass/fail thresholds", "Boxes", "Label table", "Feature file", "Input", "Error handling", "Cluster"),
 }
 
 

@@ -88,7 +88,13 @@ INPUTS |= {
     for (command, parameter), line in list(INPUTS.items())
     if parameter in ("sources", "query")
 }
-INPUTS["verify", "labels"] = "verify gallery.h5 --source gallery --labels {}"
+INPUTS |= {
+    (command, "boxes"): line.replace("--labels", "--boxes")
+    for (command, parameter), line in list(INPUTS.items())
+    if parameter == "labels" and command != "split"
+}
+for table in ("labels", "boxes"):
+    INPUTS["verify", table] = f"verify gallery.h5 --source gallery --{table} {{}}"
 # Parameters that Typer makes paths of.
 PATHS = (
     *(
@@ -152,7 +158,7 @@ def test_every_path_is_in_the_table() -> None:
     changed = {("add", "gallery"), ("add", "sources"), ("remove", "gallery"), ("rename", "gallery")}
     changed.add(("correct", "gallery"))
     several = {("evaluate", "outsiders")}  # a list of paths
-    never_opened = {(command, "root") for command, name in found if name == "root"}
+    never_opened = {(command, name) for command, name in found if name in ("root", "box_root")}
     never_opened.add(("export", "path"))  # the output, whose format decides whether it is a folder
     never_opened.add(("review", "cache"))  # refused by its name, unless it is a .h5 file
     assert (found | changed | several) - never_opened == INPUTS.keys()

@@ -58,7 +58,9 @@ def test_tagging_and_undoing(crnr: Runner) -> None:
         name: data for name, data in before.items() if name.endswith(".jpg")
     }
     done = contents()
-    again = "note: 2 images without a label to write\nno sidecars to write, 2 have the labels already\n"
+    again = (
+        "note: 2 images without a label to write\nno sidecars to write, 2 sidecars with the labels already\n"
+    )
     assert crnr("tag", "out.csv") == Outcome(0, "", again)
     assert contents() == done
     assert crnr("tag", "--undo", ".crnr-tag-1.jsonl") == Outcome(0, "", "2 sidecars as before\n")

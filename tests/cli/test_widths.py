@@ -22,6 +22,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     make_images(crnr.here / "queries", NAMES, 1, first=5)
     (crnr.here / "queries" / "9" / "bad.png").write_bytes(b"\x89PNG")
     assert crnr("build", "gallery", "-q").exit == 0
+    assert crnr("build", "gallery", "-q", "--calibrate", "-o", "calibrated.h5").exit == 0
     return crnr
 
 
@@ -33,6 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Runner:
         "evaluate queries --reject 0.3 --allow-skipped",
         "compare gallery --holdout 0.5 --draws 2 --methods crnr,nn,nsc,procrc",
         "explain queries/9/5.png",
+        "explain queries/9/5.png -g calibrated.h5",
         "explain queries/9/5.png --compare-with svm",
         "explain queries/9/5.png --compare-with nn",
         "info",

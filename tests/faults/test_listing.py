@@ -244,4 +244,5 @@ def test_nothing_to_do(case: Case) -> None:
         statuses={"flat/good.png": "ok", "gone": "vanished"},
     )
     case.run("build gallery gone", exit=1, err=["error: gone: no such file or folder"])
-    assert case.files() == {"empty", "flat", "gallery", "gallery.h5", "out.csv"}
+    none = {"none.csv", "none.csv.crnr-state"}
+    assert case.files() == {"empty", "flat", "gallery", "gallery.h5", "out.csv", *none}

@@ -423,6 +423,17 @@ def test_impossible_answers_are_refused(
         load_gallery(crnr.here / "wrong.h5")
 
 
+@pytest.mark.parametrize(
+    "wrong", [np.array(0.5), np.array([], dtype="S4"), np.array([b"x"]), np.ones((0, 2))]
+)
+def test_answers_of_another_shape_or_type_are_refused(files: dict[str, Path], wrong: np.ndarray) -> None:
+    gallery = load_gallery(files["calibrated"])
+    assert gallery.calibration is not None
+    arrays, attributes = gallery.calibration.stored()
+    with pytest.raises(ValueError, match="answers of the calibration are not ascending"):
+        Calibration.from_stored({**arrays, "wrong": wrong}, {**attributes, "origin": b"x"})
+
+
 def test_answers_to_held_out_samples_need_both_lists(crnr: Runner, files: dict[str, Path]) -> None:
     gallery = load_gallery(files["calibrated"])
     assert gallery.calibration is not None

@@ -34,6 +34,7 @@ ROWS = FeatureRows(
     hashes=[digit * 64 for digit in "123"],
     stamps=[Stamp(1, 2), Stamp(3, -4), Stamp(5, 2**63 - 1)],
     scales=[1.0, 0.5, 1.0],
+    dates=["", "2026-07-01T05:06:07+02:00", ""],
 )
 
 
@@ -93,8 +94,9 @@ def test_a_feature_file_has_the_documented_arrays(tmp_path: Path) -> None:
         "folders": [[b"y"], [b""], [b""]],
         "named_folder": [b"", b"n", b""],
         "scale": [1.0, 0.5, 1.0],
+        "date": [b"", b"2026-07-01T05:06:07+02:00", b""],
     }
-    plain = replace(ROWS, candidates=[()] * 3, named=[""] * 3, scales=[1.0] * 3)
+    plain = replace(ROWS, candidates=[()] * 3, named=[""] * 3, scales=[1.0] * 3, dates=[""] * 3)
     written(tmp_path / "y.h5", plain)
     with h5py.File(tmp_path / "y.h5") as file:
         assert set(file) == {"paths", "sha256", "size", "mtime_ns", "features", "recipe"}

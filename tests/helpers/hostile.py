@@ -32,13 +32,17 @@ from crnr_cli.gallery.samples import Reading
 from crnr_cli.images.decode import read_pixels
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.images.regions import parse_region
 from crnr_cli.jobs.build import BuildOptions, build
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.recipe.recipe import make_steps
 from crnr_cli.results.edited import read_corrections
 from crnr_cli.results.journal import resumable
+from crnr_cli.sources.boxes import BoxOptions
+from crnr_cli.sources.compact_listing import ImageFile
 from crnr_cli.sources.formats import Keys, matlab_process
+from crnr_cli.sources.images import Images
 from crnr_cli.sources.tables import FeatureFile, open_tables
 from helpers import damage
 from helpers.samples import draw_image, make_features
@@ -227,6 +231,50 @@ def open_corrections(path: Path) -> object:
     found = read_corrections(path)
     assert all(one.path and one.corrected for one in found)
     return len(found)
+
+
+def make_detections(path: Path) -> None:
+    """Write MegaDetector's batch output, one value per line, so that each can be damaged."""
+    bbox = [0.1, 0.25, 0.5, 0.3]
+    content = {
+        "info": {"format_version": "1.5", "detector": "x"},
+        "detection_categories": {"1": "animal", "2": "person"},
+        "images": [
+            {"file": "a/0.jpg", "detections": [{"category": "1", "conf": 0.9, "bbox": bbox}] * 2},
+            {"file": "a/1.jpg", "detections": [{"category": "2", "conf": 0.1, "bbox": bbox}]},
+            {"file": "b\\2.jpg", "detections": None, "failure": "Failure image open"},
+            {"file": "a/3.jpg", "detections": []},
+        ],
+    }
+    path.write_text(json.dumps(content, indent=1))
+
+
+def make_boxes(path: Path) -> None:
+    lines = ["path,x,y,width,height,label,confidence,unit"]
+    lines += [f'"a/{i}.jpg",{i},20,30.5,40,{"xy"[i % 2]},0.{i + 2},' for i in range(4)]
+    lines += ["b/5.jpg,0.1,0.2,0.3,0.4,,,relative", "b/6.jpg,,,,,,,"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def open_boxes(path: Path) -> object:
+    """Divide the images that the file names, and some that it may name; every item has a name to print."""
+    detected = BoxOptions(path).read()
+    named = Images([ImageFile(place, ()) for place in detected.places()])
+    others = Images([ImageFile(f"{path.parent}/a/{i}.jpg", ("a",)) for i in range(4)])
+    for source in (named, others):
+        files = detected.divide(source).files
+        assert len({file.path for file in files}) == len(files)
+        for file in files:
+            file.path.encode("utf-8", "surrogateescape")
+            region = parse_region(file.path)
+            if file.error is None:
+                assert region is not None
+                assert region.name == file.path
+                with contextlib.suppress(SampleError):
+                    left, top, right, bottom = region.box.edges(640, 480, 0.1)
+                    assert 0 <= left < right <= 640
+                    assert 0 <= top < bottom <= 480
+    return len(named)
 
 
 IDENTITY = {"gallery": "x" * 64, "top": None, "inputs": 12, "version": 1.5}
@@ -447,6 +495,8 @@ KINDS: dict[str, Kind] = {
     "mat 7.3": Kind(".mat", make_mat73, open_features, damage.hdf5_changed, 2),
     "table": Kind(".csv", make_table, open_table, damage.csv_changed, 12),
     "corrections": Kind(".csv", make_corrections, open_corrections, damage.csv_changed, 4),
+    "detections": Kind(".json", make_detections, open_boxes, damage.journal_changed, 4),
+    "boxes": Kind(".csv", make_boxes, open_boxes, damage.csv_changed, 4),
     "journal": Kind(".journal", make_journal, open_journal, damage.journal_changed, 6),
     "png": Kind(".png", png, open_image, damage.png_changed, 8),
     "png of 16 bits": Kind(".png", make_deep_png, open_image, damage.png_changed, 3),

@@ -18,7 +18,7 @@ from crnr_cli.system.names import class_key
 from crnr_cli.wording import format_count
 
 FORMAT, VERSION = "crnr-features", 1
-DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale")
+DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale", "date")
 
 _BYTES_PER_ROW = 500
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -35,6 +35,7 @@ class Origins:
     folders: list[tuple[str, ...]] | None  # further folders that may name the class; None without any
     named: list[str] | None  # the folder that the user named, if the file is directly in it
     scales: list[float] | None  # see Batch; None: all are 1
+    dates: list[str] | None  # when the photographs were taken; None: unknown
 
     @classmethod
     def read(cls, path: Path, arrays: Mapping[str, Any], recipe: Mapping[str, Any], count: int) -> Origins:
@@ -70,6 +71,7 @@ class Origins:
             folders=folders,
             named=read_texts(path, found["named_folder"]) if "named_folder" in found else None,
             scales=None if scales is None else scales.tolist(),
+            dates=read_texts(path, found["date"]) if "date" in found else None,
         )
 
     @property

@@ -13,12 +13,13 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
                 '--labels' = 'file'
                 '--cache' = 'file'
+                '--boxes' = 'file'
                 '--extractor' = 'asked'
                 '--parts' = 'nothing'
                 '--pca' = 'nothing'
@@ -41,6 +42,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--gamma' = 'nothing'
                 '--crc-weight' = 'nothing'
                 '--c' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -59,14 +63,16 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--method' = @('crnr', 'nrc', 'crc', 'nsc', 'src', 'croc', 'procrc', 'nn', 'svm', 'softmax')
                 '--factor' = @('auto', 'dense', 'low-rank')
                 '--index' = @('exact', 'ivf', 'hnsw')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--dates', '--model-path', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -74,6 +80,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--output' = 'file'
                 '--cache' = 'file'
                 '--model-path' = 'file'
+                '--boxes' = 'file'
                 '--labels' = 'file'
                 '--format' = @('csv', 'jsonl', 'parquet')
                 '--top' = 'nothing'
@@ -83,6 +90,10 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
                 '--batch-size' = 'nothing'
+                '--dates' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -91,14 +102,16 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-failure-rate' = 'nothing'
                 '--dask' = 'nothing'
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -108,8 +121,10 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--corrections' = 'file'
                 '--labels' = 'file'
                 '--model-path' = 'file'
+                '--boxes' = 'file'
                 '--outsiders' = 'folder'
                 '--images-from' = 'folder'
+                '--box-root' = 'folder'
                 '--root' = 'folder'
                 '--min-accuracy' = 'nothing'
                 '--min-f1' = 'nothing'
@@ -121,6 +136,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--sets' = 'nothing'
                 '--min-answer-rate' = 'nothing'
                 '--min-rejected' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -128,13 +146,14 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'review' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--images-from', '--cache', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--order', '--model-path', '--provider')
+            Options = @('-o', '--output', '-g', '--gallery', '--limit', '--images-from', '--cache', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--order', '--model-path', '--provider', '--box-margin')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -143,6 +162,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--cache' = 'file'
                 '--model-path' = 'file'
                 '--limit' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--images-from' = 'folder'
                 '--order' = @('doubtful', 'diverse')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
@@ -164,38 +184,46 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'explain' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--compare-with', '--images-from', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '--max-pixels')
+            Options = @('-g', '--gallery', '-o', '--output', '--compare-with', '--images-from', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '--max-pixels')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '-o' = 'file'
                 '--output' = 'file'
                 '--model-path' = 'file'
+                '--boxes' = 'file'
                 '--labels' = 'file'
                 '--compare-with' = @('crnr', 'nrc', 'crc', 'nsc', 'src', 'croc', 'procrc', 'nn', 'svm', 'softmax')
                 '--images-from' = 'folder'
+                '--box-root' = 'folder'
                 '--root' = 'folder'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
                 '--max-pixels' = 'nothing'
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--all', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--limit', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('--csv', '--html', '--all', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--limit', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
                 '--queries' = 'file'
                 '--labels' = 'file'
+                '--boxes' = 'file'
                 '--images-from' = 'folder'
+                '--box-root' = 'folder'
                 '--root' = 'folder'
                 '--max-suspects' = 'nothing'
                 '-j' = 'nothing'
@@ -212,6 +240,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
                 '--extractor-output' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -227,6 +258,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--layout' = @('nchw', 'nhwc')
                 '--pool' = @('cls', 'mean', 'none')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
@@ -243,33 +275,43 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'verify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--source', '--labels', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null')
+            Options = @('-g', '--gallery', '--source', '--labels', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '--source' = 'file'
                 '--labels' = 'file'
+                '--boxes' = 'file'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
                 '--labels-key' = 'nothing'
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'add' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('-g', '--gallery', '--class', '--corrections', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--model-path', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
                 '--corrections' = 'file'
                 '--labels' = 'file'
                 '--model-path' = 'file'
+                '--boxes' = 'file'
                 '--class' = 'asked'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -277,7 +319,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-pixels' = 'nothing'
                 '--max-failure-rate' = 'nothing'
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
@@ -312,12 +356,13 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
                 '--plot' = 'file'
                 '--labels' = 'file'
+                '--boxes' = 'file'
                 '--budget' = 'nothing'
                 '--try-parts' = 'nothing'
                 '-j' = 'nothing'
@@ -334,6 +379,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
                 '--extractor-output' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -351,14 +399,16 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--layout' = @('nchw', 'nhwc')
                 '--pool' = @('cls', 'mean', 'none')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -366,6 +416,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--test' = 'file'
                 '--csv' = 'file'
                 '--labels' = 'file'
+                '--boxes' = 'file'
                 '--holdout' = 'nothing'
                 '--pca' = 'nothing'
                 '-j' = 'nothing'
@@ -384,6 +435,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--test-labels-key' = 'nothing'
                 '--draws' = 'nothing'
                 '--seed' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -399,7 +453,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--layout' = @('nchw', 'nhwc')
                 '--pool' = @('cls', 'mean', 'none')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }
@@ -427,21 +483,26 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'extract' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--like', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-o', '--output', '--like', '--extractor', '--size', '--update', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--dates', '--color', '--gray', '--cell', '--bins', '--block-norm', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
                 '--labels' = 'file'
+                '--boxes' = 'file'
                 '--like' = 'nothing'
                 '--size' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--dates' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
                 '--crop' = 'nothing'
                 '--mean' = 'nothing'
                 '--std' = 'nothing'
                 '--extractor-output' = 'nothing'
+                '--min-confidence' = 'nothing'
+                '--category' = 'nothing'
+                '--box-margin' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--features-key' = 'nothing'
@@ -457,7 +518,9 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--layout' = @('nchw', 'nhwc')
                 '--pool' = @('cls', 'mean', 'none')
                 '--provider' = @('auto', 'cuda', 'tensorrt', 'rocm', 'migraphx', 'directml', 'coreml', 'openvino', 'xnnpack', 'cpu')
+                '--box-root' = 'folder'
                 '--root' = 'folder'
+                '--box-unit' = @('relative', 'pixels')
                 '--samples-axis' = @('rows', 'columns')
             }
         }

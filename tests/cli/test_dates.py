@@ -1,0 +1,97 @@
+"""--dates: a column with the time when a photograph was taken."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import h5py
+import pytest
+
+from crnr_cli.results.formats import read_answers
+from helpers.runner import Outcome, Runner, read_rows, rows
+from helpers.samples import make_features, make_images
+from images.test_dates import save_dated
+
+TAKEN = "2026-07-01T05:06:07+02:00"
+
+
+@pytest.fixture(autouse=True)
+def photos(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(crnr.here)
+    make_images(Path("g"))
+    Path("q").mkdir()
+    save_dated(Path("q/dated.jpg"), "2026:07:01 05:06:07", "+02:00")
+    save_dated(Path("q/never.jpg"), "0000:00:00 00:00:00")
+    Path("q/broken.png").write_bytes(b"\x89PNG")
+    for path in Path("q").iterdir():
+        os.utime(path, (0, 86400))
+    assert crnr("build", "g", "-q").exit == 0
+
+
+def dates(found: list[dict[str, str]]) -> dict[str, str]:
+    return {row["path"].removeprefix("q/"): row["date"] for row in found}
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("top", [[], ["--top", "1"]])
+def test_classify_adds_a_column(crnr: Runner, calibrated: bool, top: list[str]) -> None:
+    if calibrated:
+        assert crnr("build", "g", "--calibrate", "-q").exit == 0
+    sets = ["--sets", "0.9"] if calibrated else []
+    plain = rows(crnr("classify", "q", *top, *sets).out)
+    found = rows(crnr("classify", "q", *top, *sets, "--dates").out)
+    assert dates(found) == {"broken.png": "", "dated.jpg": TAKEN, "never.jpg": ""}
+    for row in found:
+        del row["date"]
+    assert found == plain
+
+
+def test_the_time_of_the_file_is_used_on_request_only(crnr: Runner) -> None:
+    found = rows(crnr("classify", "q", "--dates", "file").out)
+    of_file = "1970-01-02T00:00:00+00:00"
+    assert dates(found) == {"broken.png": of_file, "dated.jpg": TAKEN, "never.jpg": of_file}
+    outcome = crnr("classify", "q", "--dates=other")
+    assert outcome == Outcome(2, "", "error: --dates: 'other' is not one of exif, file\n")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_all_formats_have_the_dates_and_are_read_back(crnr: Runner, name: str) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    assert crnr("classify", "q", "--dates", "-o", name).exit == 3
+    found = {row.path: row.date for row in read_answers(Path(name))}
+    assert found == {"q/broken.png": None, "q/dated.jpg": TAKEN, "q/never.jpg": None}
+    if name.endswith("jsonl"):
+        assert [json.loads(line)["date"] for line in Path(name).read_text().splitlines()] == [
+            None,
+            TAKEN,
+            None,
+        ]
+
+
+def test_a_cache_does_not_lose_the_dates(crnr: Runner) -> None:
+    for _ in range(2):
+        crnr("classify", "q", "--dates", "--cache", "c.h5", "-o", "out.csv")
+        assert dates(read_rows(Path("out.csv"))) == {"broken.png": "", "dated.jpg": TAKEN, "never.jpg": ""}
+
+
+def test_extract_stores_dates(crnr: Runner) -> None:
+    assert crnr("extract", "q", "--dates", "-o", "f.h5").exit == 3
+    with h5py.File("f.h5") as file:
+        assert file["date"][:].tolist() == [TAKEN.encode(), b""]
+    again = crnr("extract", "q", "--dates", "-o", "f.h5", "--update", "--json")
+    assert json.loads(again.out)["n_samples"] == 2
+    with h5py.File("f.h5") as file:
+        assert file["date"][:].tolist() == [TAKEN.encode(), b""]
+    assert crnr("extract", "q", "-o", "plain.h5").exit == 3
+    with h5py.File("plain.h5") as file:
+        assert "date" not in file
+
+
+def test_feature_files_have_no_dates(crnr: Runner) -> None:
+    make_features(Path("f.npz"))
+    outcome = crnr("classify", "f.npz", "--dates")
+    message = "error: --dates applies to images, but f.npz is a feature file; leave it out\n"
+    assert outcome == Outcome(2, "", message)
