@@ -2,6 +2,7 @@
 
     python benchmarks/audit.py labels [--data-set mnist] [--draws 5]
     python benchmarks/audit.py round [--data-set mnist] [--draws 3]
+    python benchmarks/audit.py large [--data-set mnist] [--draws 3]
     python benchmarks/audit.py duplicates [--choosing]
 
 Wrong labels: 100 images per class, a share of which gets another class at random. Average precision of the
@@ -13,6 +14,10 @@ A round of `audit --all` and `crnr correct`: of a gallery with 5% wrong labels, 
 checks the first 5% of the ranking. The share of the wrong labels that are right afterwards, and the
 accuracy on 1,000 test images before, after, and with the true labels.
 
+Large galleries: 400 and 800 images per class, 5% and 20% of whose labels are wrong. The ranking by all
+samples, beside the ranking by neighbours, where only the most doubtful labels are compared by all. The number
+of neighbours and the shares were chosen on USPS.
+
 Duplicates: up to 200 altered copies among the images of a data set, in the default vectors. The thresholds
 were chosen on MNIST's test images and on the first 6 classes of the flowers (--choosing), and are tested on
 MNIST's training images and on the other 6 classes.
@@ -22,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import tempfile
 import time
 from collections.abc import Sequence
@@ -34,10 +40,13 @@ from vectors import Arrays, Vectors, made
 
 from crnr_cli.arrays import to_dense
 from crnr_cli.choices import ExtractorOptions
+from crnr_cli.gallery import suspects
 from crnr_cli.gallery.duplicates import find_near_pairs, group_pairs, read_looks
 from crnr_cli.gallery.samples import Reading, read_samples
 from crnr_cli.gallery.suspects import (
+    Comparison,
     Folds,
+    compare_samples,
     find_suspects,
     rank_labels,
     residuals_without_doubtful_labels,
@@ -196,6 +205,48 @@ def correct_a_round(folder: Path, data_set: str, draws: int, checked: float = 0.
             )
 
 
+def compare_rankings(folder: Path, data_set: str, draws: int) -> None:
+    """Print how well the labels of large galleries are ranked by all samples, and by neighbours."""
+    from sklearn.metrics import average_precision_score
+
+    suspects.LARGE = 0  # also galleries below that size are large here
+    split = read_split(folder, data_set)
+    print("| vectors | images | wrong | by | average precision | listed | of these wrong | found | CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for extractor, per_class, share in itertools.product(("gradients", "pixels"), (400, 800), (0.05, 0.2)):
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for seed in range(draws):
+            drawn = datasets.draw(split, per_class, seed)
+            labels = spoilt(drawn.train_labels, share, seed)
+            images = Arrays(SIZES[data_set], drawn.train, labels, {}, {})
+            samples = made(images.values(ExtractorOptions(extractor)), {}, {}).samples
+            is_wrong = (labels != drawn.train_labels)[np.argsort(labels, kind="stable")]
+            folds = Folds.of(samples, [str(i) for i in range(len(labels))])
+            for name in ("all", "neighbours"):
+                started = time.process_time()
+                if name == "all":
+                    compared = Comparison(residuals_without_doubtful_labels(samples, Crnr(), folds))
+                else:
+                    compared = compare_samples(samples, Crnr(), folds)
+                taken = time.process_time() - started
+                found = find_suspects(compared.residuals, samples, False, compared.typical)
+                ranking = rank_labels(compared.residuals, samples, False, found)
+                order = np.array([one.sample for one in ranking])
+                places = np.empty(len(order))
+                places[order] = np.arange(len(order))
+                hits = int(is_wrong[[one.sample for one in found]].sum())
+                average = float(average_precision_score(is_wrong, -places))
+                figures = (average, len(found), hits / max(1, len(found)), hits / int(is_wrong.sum()), taken)
+                rows.setdefault(name, []).append(figures)
+        for name, drawn_figures in rows.items():
+            average, listed, precision, recall, taken = np.mean(drawn_figures, axis=0)
+            print(
+                f"| {extractor} | {10 * per_class:,} | {share:.0%} | {name} | {average:.4f} | {listed:.0f} "
+                f"| {precision:.1%} | {recall:.1%} | {taken:.1f} |",
+                flush=True,
+            )
+
+
 def altered(image: Image.Image, kind: str, rng: np.random.Generator) -> Image.Image:
     if kind == "recompressed":
         file = io.BytesIO()
@@ -275,7 +326,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["labels", "round", "duplicates"])
+    parser.add_argument("what", choices=["labels", "round", "large", "duplicates"])
     parser.add_argument("--data", type=Path, default=datasets.DEFAULT_FOLDER)
     parser.add_argument("--data-set", choices=sorted(SIZES), default="mnist")
     parser.add_argument("--draws", type=int, default=5)
@@ -285,6 +336,8 @@ def main() -> None:
         wrong_labels(arguments.data, arguments.data_set, arguments.draws)
     elif arguments.what == "round":
         correct_a_round(arguments.data, arguments.data_set, arguments.draws)
+    elif arguments.what == "large":
+        compare_rankings(arguments.data, arguments.data_set, arguments.draws)
     else:
         duplicates(arguments.data, choosing=arguments.choosing)
 

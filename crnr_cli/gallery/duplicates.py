@@ -84,20 +84,22 @@ def find_near_pairs(looks: Looks, others: Looks | None = None, progress: Progres
     found = [nearest_pairs(looks.vectors, right.vectors, MIN_COSINE, within, progress)]
     if len(looks.images) and len(right.images):
         hashes = perceptual_hashes(looks.images) / 8, perceptual_hashes(right.images) / 8
-        by_hash = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
+        by_hash = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, progress)
         found.append(np.stack([looks.with_images[by_hash[:, 0]], right.with_images[by_hash[:, 1]]], axis=1))
     pairs = np.unique(_sort_pairs(np.concatenate(found), within), axis=0)
     places = np.stack([looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]], axis=1)
     seen = (places >= 0).all(axis=1)
     is_near = np.zeros(len(pairs), dtype=bool)
     if seen.any():
-        is_near[seen] = are_near(looks.images, right.images, places[seen], within)
+        is_near[seen] = are_near(looks.images, right.images, places[seen], within, progress)
     left, opposite = looks.vectors[pairs[~seen, 0]], right.vectors[pairs[~seen, 1]]
     is_near[~seen] = np.einsum("pd,pd->p", left, opposite) >= MIN_COSINE_ALONE
     return pairs[is_near]
 
 
-def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple[int, int, float]]:
+def find_mirrored_pairs(
+    looks: Looks, others: Looks | None = None, progress: Progress = silent
+) -> list[tuple[int, int, float]]:
     """Return pairs like `find_near_pairs`, one of which is mirrored, with their likeness."""
     within = others is None
     right = looks if others is None else others
@@ -105,10 +107,10 @@ def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple
     if not len(mirrored) or not len(right.images):
         return []
     hashes = perceptual_hashes(mirrored) / 8, perceptual_hashes(right.images) / 8
-    pairs = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, silent)
+    pairs = nearest_pairs(*hashes, _MIN_HASH_COSINE, within, progress)
     pairs = np.unique(_sort_pairs(pairs, within), axis=0)
     one, other = pairs.T
-    same = are_near(mirrored, right.images, pairs)
+    same = are_near(mirrored, right.images, pairs, progress=progress)
     found = likeness(mirrored[one[same]], right.images[other[same]])
     return list(
         zip(
@@ -120,14 +122,25 @@ def find_mirrored_pairs(looks: Looks, others: Looks | None = None) -> list[tuple
     )
 
 
-def are_near(images: Array, others: Array, places: Array, within: bool = False) -> Array:
+def are_near(
+    images: Array, others: Array, places: Array, within: bool = False, progress: Progress = silent
+) -> Array:
     """Return (p,): whether pairs of an image and another are much more alike than either is to other images.
 
     `within` means that both are the same images.
     """
     one, other = places.T
-    far = np.minimum(_to_neighbour(images, others, within)[one], _to_neighbour(others, others, True)[other])
-    return _are_same(images[one], others[other], far)
+    found = _likeness_of_pairs(images, others, places, progress)
+    is_near: Array = found >= _SAME
+    # The distance from other images takes long, and only matters between the bounds of the likeness.
+    is_open = np.flatnonzero((found >= _MIN_LIKENESS) & ~is_near)
+    if len(is_open):
+        one, other = one[is_open], other[is_open]
+        far = np.minimum(
+            _to_neighbour(images, others, within, one), _to_neighbour(others, others, True, other)
+        )
+        is_near[is_open] = found[is_open] >= _required_likeness(far)
+    return is_near
 
 
 def _sort_pairs(pairs: Array, within: bool) -> Array:
@@ -180,39 +193,49 @@ def nearest_pairs(
         rows = np.arange(len(products))
         if within:
             products[rows, start + rows] = -np.inf
-        count = min(most, products.shape[1])
-        columns = np.argpartition(-products, count - 1, axis=1)[:, :count]
-        near = np.take_along_axis(products, columns, axis=1) >= at_least
-        found.append(np.stack([start + np.nonzero(near)[0], columns[near]], axis=1))
+        here, columns = _largest_above(products, at_least, most)
+        found.append(np.stack([start + here, columns], axis=1))
         progress("looking for duplicates", min(start + step, len(one)), len(one))
     return np.concatenate(found)
 
 
-def _to_neighbour(images: Array, others: Array, within: bool) -> Array:
-    """Return (m,): 1 - the correlation of each image with its tenth nearest; 1 if there are fewer."""
-    one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images, others))
+def _largest_above(products: Array, at_least: float, most: int) -> tuple[Array, Array]:
+    """Return the rows and the columns of the largest products of each row, at most `most`, above a bound."""
+    rows, columns = np.nonzero(products >= at_least)
+    counts = np.bincount(rows, minlength=len(products))
+    many = np.flatnonzero(counts > most)  # hardly any: ordering all products would take longer than computing
+    few = counts[rows] <= most
+    largest = np.argpartition(products[many], -most, axis=1)[:, -most:] if len(many) else many
+    return np.concatenate([rows[few], np.repeat(many, most)]), np.concatenate([columns[few], largest.ravel()])
+
+
+def _to_neighbour(images: Array, others: Array, within: bool, places: Array) -> Array:
+    """Return (p,): 1 - the correlation of the images at these places with their tenth nearest; 1 if there
+    are fewer.
+    """
+    rows, where = np.unique(places, return_inverse=True)
+    one, other = (standardize(some).reshape(len(some), SIDE * SIDE) for some in (images[rows], others))
     found = np.ones(len(one), dtype=np.float32)
     rank = NEIGHBOURS + within  # each image is its own nearest
-    if len(other) < rank:
-        return found
-    step = max(1, _BLOCK // len(other))
-    for start, products in product_blocks(one, other.T, step):
-        found[start : start + step] = 1 - np.partition(products, -rank, axis=1)[:, -rank]
-    return found
+    if len(other) >= rank:
+        step = max(1, _BLOCK // len(other))
+        for start, products in product_blocks(one, other.T, step):
+            found[start : start + step] = 1 - np.partition(products, -rank, axis=1)[:, -rank]
+    return found[where]
 
 
-def _are_same(left: Array, right: Array, far: Array) -> Array:
-    """Return (p,): whether pairs of images look the same; `far` is their distance from other images."""
-    same = np.zeros(len(left), dtype=bool)
-    for start in range(0, len(left), _PAIRS):
+def _likeness_of_pairs(images: Array, others: Array, places: Array, progress: Progress) -> Array:
+    """Return (p,): the likeness of each pair, or its correlation without cuts where that decides."""
+    found = np.empty(len(places), dtype=np.float32)
+    for start in range(0, len(places), _PAIRS):
         these = slice(start, start + _PAIRS)
-        one, other, least = left[these], right[these], _required_likeness(far[these])
+        one, other = images[places[these, 0]], others[places[these, 1]]
         rough = correlation(one, other)
-        is_same = rough >= least
-        is_open = (rough >= _MIN_ROUGH) & ~is_same
-        is_same[is_open] = likeness(one[is_open], other[is_open]) >= least[is_open]
-        same[these] = is_same
-    return same
+        is_open = (rough >= _MIN_ROUGH) & (rough < _SAME)
+        rough[is_open] = np.maximum(rough[is_open], likeness(one[is_open], other[is_open]))
+        found[these] = rough
+        progress("comparing images", min(start + _PAIRS, len(places)), len(places))
+    return found
 
 
 def _required_likeness(far: Array) -> Array:

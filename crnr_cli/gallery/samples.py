@@ -298,7 +298,8 @@ class _Collector:
     label_of: LabelOf = _first_candidate
     total: int | None = None
     _tables: list[SampleTable] = field(default_factory=list)
-    _values: list[Array] = field(default_factory=list)
+    _values: Array | None = None  # a row for every sample of the source, the first `_count` of which are set
+    _count: int = 0
     _left_out: list[LeftOut] = field(default_factory=list)
     _skipped: list[LeftOut] = field(default_factory=list)
 
@@ -310,10 +311,19 @@ class _Collector:
             usable = replace(usable, candidates=[(reading.label,)] * len(usable.names))
         table, values, left_out = _divide(usable, hashes, self.label_of, self.source.why_unlabelled)
         self._tables.append(table)
-        self._values.append(values)
+        self._keep(values)
         self._left_out += left_out
         self._skipped += [left for left in left_out if left.is_skipped]
         refuse_too_many(self._skipped, self.total or len(self.source), reading.max_failure_rate, "example")
+
+    def _keep(self, values: Array) -> None:
+        """Keep rows where they stay: to join blocks in the end would take the memory of all of them twice."""
+        if self._values is None:
+            self._values = np.empty((len(self.source), *values.shape[1:]), values.dtype)
+        dtype = np.result_type(self._values, values)
+        self._values = self._values.astype(dtype, copy=False)
+        self._values[self._count : self._count + len(values)] = values
+        self._count += len(values)
 
     def finish(self, notes: Sequence[Note] = ()) -> ReadSamples:
         """Return all samples; NaN in a table raises an error."""
@@ -322,7 +332,9 @@ class _Collector:
         return ReadSamples(
             recipe=self.recipe,
             table=SampleTable.concatenate(self._tables),
-            values=np.concatenate(self._values),
+            values=np.empty((0, 0), self.reading.dtype)
+            if self._values is None
+            else self._values[: self._count],
             left_out=self._left_out,
             notes=list(notes),
         )

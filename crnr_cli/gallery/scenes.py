@@ -68,7 +68,7 @@ def find_same_scenes(
     allow a search for whole images that are mirrored.
     """
     if not by_vectors:
-        found = [SameScene(*pair, True) for pair in find_mirrored_pairs(looks, others)]
+        found = [SameScene(*pair, True) for pair in find_mirrored_pairs(looks, others, progress)]
     else:
         found = _find_by_vectors(looks, others, progress)
     return sorted(found, key=lambda pair: (-pair.similarity, pair.one, pair.other))
@@ -76,7 +76,7 @@ def find_same_scenes(
 
 def _find_by_vectors(looks: Looks, others: Looks | None, progress: Progress) -> list[SameScene]:
     right = looks if others is None else others
-    pairs = nearest_pairs(looks.vectors, right.vectors, _MIN_COSINE, others is None, silent, _CANDIDATES)
+    pairs = nearest_pairs(looks.vectors, right.vectors, _MIN_COSINE, others is None, progress, _CANDIDATES)
     pairs = np.unique(np.sort(pairs, axis=1) if others is None else pairs, axis=0)
     places = np.stack([looks.image_of[pairs[:, 0]], right.image_of[pairs[:, 1]]], axis=1)
     seen = (places >= 0).all(axis=1)

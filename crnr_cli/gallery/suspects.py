@@ -3,6 +3,9 @@
 The score of a sample compares its labelled class with the best other class. A label looks wrong if the other
 class wins and leads at least half as far as it usually does for its own samples: a close race between two
 classes tells little about the label.
+
+In a large gallery, each sample is first represented by its nearest samples alone. Only the most doubtful
+labels are compared again, by all samples, and a few typical ones to see how far a class usually leads.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import numpy as np
 
 from crnr_cli.arrays import Array, find_largest, to_dense
 from crnr_cli.errors import DataError
-from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import group_copies, held_out_residuals, stratified_folds
+from crnr_cli.methods import Method, Neighbors, Samples
+from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.methods.folds import group_copies, held_out_residuals, hold_out_few, stratified_folds
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
 from crnr_cli.solvers.neighbors import product_blocks, rounding_of_products
@@ -31,6 +35,11 @@ FOLDS = 10
 _NEAREST = 3  # near samples of a class that a sample needs, so that one other outlier in it is not enough
 _FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
 _BLOCK = 2**24  # values in the products of one block
+LARGE = 5000  # samples: a gallery with more is large
+NEIGHBORS = 50  # of each sample of a large gallery in the first round
+_AGAIN = 0.1  # of the samples of a large gallery are compared again, at least
+_AGAIN_PER_DOUBT = 2  # labels compared again for each label that the first round doubts
+_TYPICAL = 2000  # samples of a large gallery that show how far a class usually leads
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,17 @@ class AlikeClasses:
     share: float  # of the samples of both classes that have an answer
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The residuals of all samples, each held out of the gallery."""
+
+    residuals: Array  # (n, K)
+    typical: Array | None = (
+        None  # (n,): a mask of samples that show how far a class usually leads; None for all
+    )
+    neighbors: int = 0  # by which the labels that are not doubtful were compared; 0 for all
+
+
 def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Array, Array]:
     """Return (n,), (n,): each sample's score, above 0 if another class wins, and the best other class.
 
@@ -91,12 +111,50 @@ def residuals_without_doubtful_labels(
     return cross_validated_residuals(samples, method, folds, ignored_as_samples, jobs, progress)
 
 
-def find_suspects(residuals: Array, samples: Samples, signed: bool) -> list[Suspect]:
-    """Return all samples whose labels look wrong, the clearest first."""
+def compare_samples(
+    samples: Samples, method: Method, folds: Folds, jobs: int = 1, progress: Progress = silent
+) -> Comparison:
+    """Compare every sample with the others, except for doubtful ones.
+
+    In a large gallery, neighbours decide which labels are compared by all others: the time of codes by all
+    samples grows with the square of their number.
+    """
+    if len(samples.vectors) <= LARGE or not isinstance(method, LocalMethod):
+        return Comparison(residuals_without_doubtful_labels(samples, method, folds, jobs, progress))
+    local = Neighbors(method=method, neighbors=NEIGHBORS)
+    residuals = cross_validated_residuals(samples, local, folds, jobs=jobs, progress=progress)
+    score, _ = score_doubts(residuals, samples.class_index, method.signed)
+    is_doubtful = score > 0
+    # Samples without an answer come last.
+    order = np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
+    count = max(round(_AGAIN * len(score)), _AGAIN_PER_DOUBT * int(is_doubtful.sum()))
+    typical = hold_out_few(samples.class_index, min(_TYPICAL, len(score)), folds.copies) & folds.is_held
+    is_tested = typical.copy()
+    is_tested[order[:count]] = True
+    again = cross_validated_residuals(
+        samples, method, folds, folds.doubtful_mask(samples, is_doubtful), jobs, progress, is_tested
+    )
+    is_tested &= folds.is_held
+    residuals[is_tested] = again[is_tested]
+    return Comparison(residuals, typical, NEIGHBORS)
+
+
+def find_suspects(
+    residuals: Array, samples: Samples, signed: bool, typical: Array | None = None
+) -> list[Suspect]:
+    """Return all samples whose labels look wrong, the clearest first.
+
+    The samples of the mask `typical` show how far each class usually leads; without it, all samples do.
+    """
     class_index = samples.class_index
     score, other = score_doubts(residuals, class_index, signed)
     agreed = score <= 0
-    usual = np.full(samples.n_classes, np.inf)  # the usual lead of a class, if it wins and is also the label
+    if typical is not None:
+        agreed &= typical
+    # The usual lead of a class, if it wins and is also the label. Some of very many classes have no typical
+    # sample: what is usual for all classes counts for them.
+    whole = np.median(lead(residuals[agreed], signed)) if typical is not None and agreed.any() else np.inf
+    usual = np.full(samples.n_classes, whole)
     for k, (start, stop) in enumerate(pairwise(samples.edges.tolist())):
         own = start + np.flatnonzero(agreed[start:stop])
         if len(own):
@@ -214,10 +272,12 @@ def cross_validated_residuals(
     ignored_as_samples: Array | None = None,
     jobs: int = 1,
     progress: Progress = silent,
+    is_tested: Array | None = None,
 ) -> Array:
     """Return (n, K): each sample's residuals by a gallery without its fold; NaN if never held out.
 
-    Samples in `ignored_as_samples` are classified, but never used to classify others. Up to `jobs` folds are
+    Samples in `ignored_as_samples` are classified, but never used to classify others. With the mask
+    `is_tested`, only its samples are classified. Up to `jobs` folds are
     classified at the same time, if there is enough memory.
     """
     found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
@@ -225,6 +285,7 @@ def cross_validated_residuals(
         samples,
         method,
         folds.fold_of,
+        is_tested=is_tested,
         is_trusted=None if ignored_as_samples is None else ~ignored_as_samples,
         result_bytes=found.nbytes,
         jobs=jobs,

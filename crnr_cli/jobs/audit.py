@@ -30,16 +30,17 @@ from crnr_cli.gallery.scenes import SameScene, find_same_scenes
 from crnr_cli.gallery.suspects import (
     FOLDS,
     AlikeClasses,
+    Comparison,
     Folds,
     Outlier,
     RankedLabel,
     Suspect,
+    compare_samples,
     find_alike_classes,
     find_outliers,
     find_small_classes,
     find_suspects,
     rank_labels,
-    residuals_without_doubtful_labels,
 )
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples, make_method
@@ -109,9 +110,8 @@ def audit(
         refuse_mismatch(queries, gallery.recipe)
     samples, method = gallery.samples, gallery.method
     folds = Folds.of(samples, gallery.hashes)
-    residuals = residuals_without_doubtful_labels(
-        gallery.samples_to_hold_out, method, folds, reading.n_jobs, progress
-    )
+    compared = compare_samples(gallery.samples_to_hold_out, method, folds, reading.n_jobs, progress)
+    residuals = compared.residuals
     looks, of_looks = _read_looks(gallery, reading)
     copies = find_exact_copies(gallery.hashes)
     again = {i for group in copies for i in group[1:]}
@@ -127,7 +127,7 @@ def audit(
         require_samples(read.table.names, read.left_out)
         n_queries, left_out = len(read.table), left_out + read.left_out
         known = _find_known_queries(gallery, looks, read, reading)
-    held, suspects = folds.is_held, find_suspects(residuals, samples, method.signed)
+    held, suspects = folds.is_held, find_suspects(residuals, samples, method.signed, compared.typical)
     return AuditReport(
         names=gallery.names,
         labels=list(gallery.table.labels),
@@ -149,7 +149,7 @@ def audit(
         samples=samples,
         seconds=time.perf_counter() - started,
         left_out=left_out,
-        notes=notes + _uncompared_note(folds) + of_looks,
+        notes=notes + _neighbors_note(compared) + _uncompared_note(folds) + of_looks,
     )
 
 
@@ -230,6 +230,16 @@ def _find_known_queries(
         nearest = int(np.argmax(looks.vectors @ queries.vectors[query]))
         found[query] = Known(names[query], of_hash.get(hashes[query], nearest), COPY)
     return [found[query] for query in sorted(found)]
+
+
+def _neighbors_note(compared: Comparison) -> list[Note]:
+    if not compared.neighbors:
+        return []
+    text = (
+        f"large gallery: each label was compared by the {compared.neighbors} nearest examples, and the most "
+        "doubtful labels again by all examples"
+    )
+    return [Note("neighbors", text)]
 
 
 def _uncompared_note(folds: Folds) -> list[Note]:

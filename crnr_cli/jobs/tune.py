@@ -31,7 +31,7 @@ from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_r
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, make_method
-from crnr_cli.methods.base import winners_after
+from crnr_cli.methods.base import ProcessCache, winners_after
 from crnr_cli.methods.folds import Fold, first_of_copies_mask, group_copies, hold_out_few, stratified_folds
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
@@ -99,15 +99,19 @@ class TuneReport(Report):
 
 @dataclass
 class FoldedSamples:
-    """The raw samples sorted by class, the fold of each, and the recipes for their unit vectors."""
+    """The raw samples, the fold of each, and the recipes for their unit vectors.
 
-    raw: list[Array]  # by every extractor
+    There may be a million samples: a fold is made batch by batch, and once for all threads.
+    """
+
+    raw: list[Array]  # by every extractor, in the order of the source
+    order: Array  # the places of the samples in the source, sorted by class
     recipes: list[Recipe]  # without steps, for every extractor
-    class_index: Array
+    class_index: Array  # sorted
     fold_of: Array
     is_tested: Array  # a mask without further copies of a sample
     dtype: str
-    _kept: tuple[VectorRecipe, dict[int, Fold]] | None = None  # the folds made by one recipe
+    _kept: tuple[VectorRecipe, dict[int, ProcessCache]] | None = None  # the folds made by one recipe
 
     @property
     def count(self) -> int:
@@ -119,17 +123,28 @@ class FoldedSamples:
         if kept is None or kept[0] != vectors:
             kept = self._kept = (vectors, {})
         folds = kept[1]
-        if number not in folds:
-            folds[number] = self._make_fold(vectors, number)
-        return folds[number]
+        cache = folds.setdefault(number, ProcessCache())
+        return cache.compute_once(folds, lambda: self._make_fold(vectors, number))
 
     def _make_fold(self, how: VectorRecipe, number: int) -> Fold:
-        held_out, raw = self.fold_of == number, self.raw[how.number]
+        is_held, raw = self.fold_of == number, self.raw[how.number]
         unfitted = self.recipes[how.number].with_settings(dict(how.steps))
-        recipe = unfitted.fit(raw[~held_out], self.class_index[~held_out])
-        batches = [raw[start : start + BATCH] for start in range(0, len(raw), BATCH)]
-        vectors = np.concatenate([recipe.unit_vectors(batch, self.dtype)[0] for batch in batches])
-        return Fold.of(Samples.of(vectors, self.class_index, recipe.part_edges), held_out, self.is_tested)
+        recipe = unfitted
+        if not unfitted.is_fitted:
+            recipe = unfitted.fit(raw[self.order[~is_held]], self.class_index[~is_held])
+        is_query = is_held & self.is_tested
+        kept, queries = (self._unit_vectors(recipe, raw, mask) for mask in (~is_held, is_query))
+        samples = Samples.of(kept, self.class_index[~is_held], recipe.part_edges)
+        return Fold(samples, queries, self.class_index[is_query])
+
+    def _unit_vectors(self, recipe: Recipe, raw: Array, mask: Array) -> Array:
+        """Return the unit vectors of the samples of a mask, without a copy of all raw values."""
+        rows = self.order[mask]
+        vectors = np.empty((len(rows), recipe.n_outputs), self.dtype)
+        for start in range(0, len(rows), BATCH):
+            batch = slice(start, start + BATCH)
+            vectors[batch] = recipe.unit_vectors(raw[rows[batch]], self.dtype)[0]
+        return vectors
 
 
 @dataclass(frozen=True)
@@ -176,7 +191,8 @@ def tune_samples(
     is_tested = first_of_copies_mask(class_index, copies)
     fold_of = _fold_of(class_index, is_tested, copies, options.folds)
     samples = FoldedSamples(
-        [one.values[order] for one in read],
+        [one.values for one in read],
+        np.asarray(order),
         [one.recipe for one in read],
         class_index,
         fold_of,

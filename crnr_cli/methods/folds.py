@@ -198,14 +198,6 @@ class Fold(Split):
 
     truth: Array  # class index of every query
 
-    @classmethod
-    def of(cls, everything: Samples, is_held: Array, is_tested: Array) -> Fold:
-        """Return the fold from masks of all samples: the queries are the samples both held out and tested."""
-        vectors, class_index = everything.vectors, everything.class_index
-        kept, tested = ~is_held, is_held & is_tested
-        samples = Samples.of(vectors[kept], class_index[kept], everything.parts)
-        return cls(samples, vectors[tested], class_index[tested])
-
 
 def held_out_residuals(
     samples: Samples,

@@ -15,7 +15,14 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.datasets import load_digits
 
 from crnr_cli.gallery import duplicates
-from crnr_cli.gallery.duplicates import Looks, find_exact_copies, find_near_pairs, group_pairs
+from crnr_cli.gallery.duplicates import (
+    Looks,
+    find_exact_copies,
+    find_near_pairs,
+    group_pairs,
+    nearest_pairs,
+)
+from crnr_cli.progress import silent
 
 
 def photo(seed: int) -> Image.Image:
@@ -97,6 +104,35 @@ def test_groups_are_the_connected_components_of_scipy(pairs: list[tuple[int, int
 
 def test_exact_copies_have_the_same_hash() -> None:
     assert find_exact_copies(["a", "b", "a", "c", "b", "a"]) == [[0, 2, 5], [1, 4]]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 6), st.booleans())
+def test_nearest_pairs_are_those_of_a_plain_search(seed: int, count: int, most: int, within: bool) -> None:
+    rng = np.random.default_rng(seed)
+    one = rng.normal(size=(count, 3)).astype(np.float32)
+    other = one if within else rng.normal(size=(int(rng.integers(1, 12)), 3)).astype(np.float32)
+    expected = set()
+    for i, row in enumerate(one):
+        products = {j: float(row @ column) for j, column in enumerate(other) if not (within and i == j)}
+        largest = sorted(products, key=lambda j: -products[j])[:most]
+        expected |= {(i, j) for j in largest if products[j] >= 0.3}
+    found = nearest_pairs(one, other, 0.3, within, silent, most)
+    assert sorted(map(tuple, found.tolist())) == sorted(expected)
+
+
+def test_only_doubtful_pairs_are_compared_with_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tenth neighbour of all images would take time that grows with their square."""
+    asked: list[int] = []
+    original = duplicates._to_neighbour
+
+    def count(images: np.ndarray, others: np.ndarray, within: bool, places: np.ndarray) -> np.ndarray:
+        asked.extend(places.tolist())
+        return original(images, others, within, places)
+
+    monkeypatch.setattr(duplicates, "_to_neighbour", count)
+    some = looks([*(photo(seed) for seed in range(20)), photo(3), recompressed(photo(5))])
+    assert find_near_pairs(some).tolist() == [[3, 20], [5, 21]]
+    assert set(asked) <= {5, 21}
 
 
 def test_cosines_just_above_and_below_the_limit() -> None:

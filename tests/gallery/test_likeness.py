@@ -99,11 +99,15 @@ def test_the_tenth_neighbour_shows_how_alike_others_are(
     others = some if within else smooth(6, count=11)
     both = np.corrcoef(some.reshape(14, -1), others.reshape(len(others), -1))[:14, 14:]
     expected = 1 - np.sort(both, axis=1)[:, ::-1][:, 10 if within else 9]
-    np.testing.assert_allclose(duplicates._to_neighbour(some, others, within), expected, atol=1e-6)
+    everyone, few_of_them = np.arange(14), np.array([7, 2, 7])
+    found = duplicates._to_neighbour(some, others, within, everyone)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     monkeypatch.setattr(duplicates, "_BLOCK", 30)
-    np.testing.assert_allclose(duplicates._to_neighbour(some, others, within), expected, atol=1e-6)
+    for places in (everyone, few_of_them):
+        found = duplicates._to_neighbour(some, others, within, places)
+        np.testing.assert_allclose(found, expected[places], atol=1e-6)
     few = others[: 10 if within else 9]
-    assert duplicates._to_neighbour(some, few, within).tolist() == [1] * 14
+    assert duplicates._to_neighbour(some, few, within, everyone).tolist() == [1] * 14
 
 
 def test_a_pair_needs_more_likeness_where_others_are_alike_too() -> None:

@@ -11,8 +11,10 @@ from sklearn.metrics import average_precision_score, confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from crnr_cli.errors import DataError
+from crnr_cli.gallery import suspects as module
 from crnr_cli.gallery.suspects import (
     Folds,
+    compare_samples,
     find_alike_classes,
     find_small_classes,
     find_suspects,
@@ -22,6 +24,7 @@ from crnr_cli.gallery.suspects import (
     score_doubts,
 )
 from crnr_cli.methods import Samples, make_method
+from crnr_cli.methods.nonnegative import Crnr
 
 
 def digits(wrong: float, seed: int, per_class: int = 60) -> tuple[Samples, np.ndarray, np.ndarray]:
@@ -96,6 +99,101 @@ def test_the_ranking_has_all_labels_and_finds_most_wrong_ones_early() -> None:
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
     first = [one.sample for one in ranking[: round(0.05 * len(ranking))]]
     assert is_wrong[first].sum() >= 0.9 * is_wrong.sum()
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Galleries of more than 100 samples are large, and 100 samples are typical."""
+    monkeypatch.setattr(module, "LARGE", 100)
+    monkeypatch.setattr(module, "_TYPICAL", 100)
+
+
+@pytest.mark.parametrize("wrong", [0.05, 0.2])
+def test_neighbours_rank_the_labels_of_a_large_gallery_as_well(wrong: float, large: None) -> None:
+    averages, shares = [], []
+    for seed in range(2):
+        samples, is_wrong, truth = digits(wrong, seed)
+        folds = Folds.of(samples, [str(i) for i in range(len(truth))])
+        by_few = compare_samples(samples, make_method("crnr", {}), folds)
+        assert by_few.neighbors == 50
+        everyone = answered(samples)
+        averages.append(
+            [
+                average_precision_score(is_wrong, score_doubts(some, samples.class_index, False)[0])
+                for some in (by_few.residuals, everyone)
+            ]
+        )
+        for found in (
+            find_suspects(by_few.residuals, samples, False, by_few.typical),
+            find_suspects(everyone, samples, False),
+        ):
+            listed = [one.sample for one in found]
+            assert is_wrong[listed].mean() > 0.85
+            shares.append(is_wrong[listed].sum() / is_wrong.sum())
+    assert np.mean(averages, axis=0)[0] > np.mean(averages, axis=0)[1] - 0.01
+    assert np.mean(shares[::2]) > np.mean(shares[1::2]) - 0.05
+
+
+def test_only_doubtful_and_typical_labels_of_a_large_gallery_are_compared_by_all(
+    large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of codes by all grows with the square of the samples: few samples may need it."""
+    samples, _, truth = digits(0.01, 0)
+    folds = Folds.of(samples, [str(i) for i in range(len(truth))])
+    coded = []
+    original = module.cross_validated_residuals
+
+    def count(*arguments: object, **more: object) -> np.ndarray:
+        found = original(*arguments, **more)  # type: ignore[arg-type]
+        coded.append((arguments[1], int(np.isfinite(found).all(axis=1).sum())))
+        return found
+
+    monkeypatch.setattr(module, "cross_validated_residuals", count)
+    compared = compare_samples(samples, Crnr(), folds)
+    (by_few, of_few), (by_all, of_all) = coded
+    assert by_few.parameters["neighbors"] == 50  # type: ignore[attr-defined]
+    assert of_few == len(truth)
+    assert by_all == Crnr()
+    assert of_all <= 100 + 0.1 * len(truth) + 5
+    assert compared.typical is not None
+    assert 90 <= compared.typical.sum() <= 100
+    assert np.isfinite(compared.residuals).all()
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("nn", {}), ("crnr", {"neighbors": 20})])
+def test_methods_without_codes_by_all_stay_as_they_are(
+    name: str, parameters: dict[str, int], large: None
+) -> None:
+    samples, _, truth = digits(0.05, 0, per_class=20)
+    folds = Folds.of(samples, [str(i) for i in range(len(truth))])
+    method = make_method(name, parameters)
+    compared = compare_samples(samples, method, folds)
+    assert (compared.typical, compared.neighbors) == (None, 0)
+    np.testing.assert_array_equal(
+        compared.residuals, residuals_without_doubtful_labels(samples, method, folds)
+    )
+
+
+def test_samples_of_a_large_gallery_that_cannot_be_held_out_have_no_answer(large: None) -> None:
+    samples, _, _ = digits(0.0, 0, per_class=20)
+    alone = np.zeros((1, samples.vectors.shape[1]))
+    alone[0, 0] = 1
+    samples = Samples.of(
+        np.concatenate([samples.vectors, alone]), np.concatenate([samples.class_index, [10]])
+    )
+    folds = Folds.of(samples, [str(i) for i in range(201)])
+    compared = compare_samples(samples, Crnr(), folds)
+    assert np.isnan(compared.residuals).any(axis=1).tolist() == [False] * 200 + [True]
+    found = find_suspects(compared.residuals, samples, False, compared.typical)
+    assert rank_labels(compared.residuals, samples, False, found)[-1].sample == 200
+
+
+def test_a_class_without_a_typical_sample_leads_as_far_as_the_others() -> None:
+    """The usual margin of class 0 is 0.5; half of it is enough for class 1, which has no typical sample."""
+    residuals = np.array([[0.4, 0.8], [0.4, 0.8], [0.9, 0.6], [0.9, 0.8], [0.8, 0.4]])
+    samples = Samples.of(np.eye(5), np.array([0, 0, 0, 0, 1]))
+    typical = np.array([True, True, False, False, False])
+    assert [one.sample for one in find_suspects(residuals, samples, False, typical)] == [2]
 
 
 def test_labels_that_could_not_be_compared_come_last() -> None:

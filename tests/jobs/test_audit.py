@@ -193,3 +193,17 @@ def test_the_page_shows_images_side_by_side(planted: Runner) -> None:
     assert "http://" not in page
     assert "https://" not in page
     assert "queries/leaked.png" in page
+
+
+def test_a_large_gallery_is_compared_by_neighbours_and_says_so(
+    planted: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crnr_cli.gallery.suspects.LARGE", 20)
+    outcome = planted("audit", "images", "--json")
+    assert outcome.exit == 0
+    assert (
+        "note: large gallery: each label was compared by the 50 nearest examples, and the most doubtful "
+        "labels again by all examples\n"
+    ) in outcome.err
+    first, *_ = json.loads(outcome.out)["suspects"]
+    assert first["path"] == "images/ant/wrong.png"

@@ -145,7 +145,8 @@ def test_residuals_by_gram_are_the_residuals() -> None:
 @pytest.mark.parametrize("method", [Crnr(lam=0.3, mu=0.3), Crnr(lam=0.0), Nrc(mu=1.0)])
 def test_one_pass_covers_every_number_of_iterations(n_features: int, form: str, method: Crnr | Nrc) -> None:
     vectors, class_index = unit_rows(60, n_features), np.repeat(np.arange(4), 15)
-    fold = Fold.of(Samples.of(vectors, class_index), stratified_folds(class_index, 4) == 1, np.full(60, True))
+    held = stratified_folds(class_index, 4) == 1
+    fold = Fold(Samples.of(vectors[~held], class_index[~held]), vectors[held], class_index[held])
     counts = (2, 5, 9)
     assert cheaper_form(fold.samples.edges, n_features, method.class_weight, 9) == form
     winners = winners_after(method, fold, counts)
@@ -189,16 +190,6 @@ def test_held_out_samples_differ_between_draws() -> None:
     assert stratified_folds(class_index, 4).tolist() == stratified_folds(class_index, 4, 0).tolist()
     few = [hold_out_few(class_index, 5, copies, seed).tolist() for seed in (0, 1)]
     assert hold_out_few(class_index, 5, copies).tolist() == few[0] != few[1]
-
-
-def test_only_held_out_and_tested_samples_are_queries() -> None:
-    vectors, class_index = np.eye(6), np.array([0, 0, 0, 1, 1, 1])
-    is_held, is_tested = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 1, 1, 1, 0], bool)
-    fold = Fold.of(Samples.of(vectors, class_index), is_held, is_tested)
-    np.testing.assert_array_equal(fold.samples.vectors, vectors[[2, 3, 5]])
-    assert fold.samples.class_index.tolist() == [0, 1, 1]
-    np.testing.assert_array_equal(fold.queries, vectors[[0, 4]])
-    assert fold.truth.tolist() == [0, 1]
 
 
 def test_first_of_copies_mask_is_boolean() -> None:
