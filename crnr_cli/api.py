@@ -34,7 +34,7 @@ from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import OK, Answers, make_predictions
 from crnr_cli.results.formats import values_by_class
 from crnr_cli.results.probability import round_probabilities
-from crnr_cli.results.table import DATE
+from crnr_cli.results.table import DATE, EVENT, EVENT_LABEL
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.opening import open_source
@@ -181,8 +181,10 @@ def make_answers(answers: Answers, classes: Sequence[str], top: int | None = Non
     return [
         Answer(
             **{
-                name: value for name, value in row._asdict().items() if name != DATE
-            },  # there is no option for it
+                name: value
+                for name, value in row._asdict().items()
+                if name not in (DATE, EVENT, EVENT_LABEL)  # there are no options for them
+            },
             residuals=of_rows[0].get(query),
             probabilities=of_rows[1].get(query),
             error=None if error is None else str(error),

@@ -18,6 +18,7 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import say, say_separators, shown_progress
+from crnr_cli.cli.events import Events
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -116,6 +117,7 @@ def classify(
     model: ModelOptions,
     error_handling: ErrorHandlingOptions,
     written: Format,
+    events: Events,
     output: Quiet,
 ) -> None:
     """Label images or feature vectors.
@@ -140,6 +142,7 @@ def classify(
         **confidence.to_fields(),
         top=top,
         **written.to_fields(path),
+        **events.to_fields(),
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,

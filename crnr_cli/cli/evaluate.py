@@ -290,6 +290,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "thresholds": report.thresholds.to_record() if report.thresholds else None,
         "sets": _sets_record(report),
         "open_set": _open_set_record(report),
+        "events": _events_record(report),
         "classes": [vars(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
@@ -325,6 +326,11 @@ def _known_record(report: EvaluateReport) -> dict[str, Any]:
 def _sets_record(report: EvaluateReport) -> dict[str, Any] | None:
     sets = report.sets
     return {**asdict(sets), "coverage": sets.coverage, "interval": sets.interval} if sets else None
+
+
+def _events_record(report: EvaluateReport) -> dict[str, Any] | None:
+    found = report.events
+    return {**asdict(found), "accuracy": found.accuracy, "interval": found.interval} if found else None
 
 
 def _open_set_record(report: EvaluateReport) -> dict[str, Any] | None:

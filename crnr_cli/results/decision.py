@@ -71,6 +71,8 @@ class Prediction(NamedTuple):
     probability: float | None = None  # that the best class is right
     set: tuple[str, ...] | None = None  # the plausible labels, the best first
     date: str | None = None  # when the photograph was taken, if that was requested and is known
+    event: str | None = None  # the number of its event; this and the next are only read, from finished rows
+    event_label: str | None = None
 
 
 def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:

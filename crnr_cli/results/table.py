@@ -20,6 +20,7 @@ from crnr_cli.wording import format_count
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
 DATE = "date"  # on request
+EVENT, EVENT_LABEL, _ = EVENT_COLUMNS = ("event", "event_label", "event_probability")  # the last, on request
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
 _NUMBERS = ("residual", "margin", "separation", "probability")
 _PROBABILITY = f"%.{DECIMALS}f"
@@ -76,7 +77,7 @@ class CsvFormatter:
         extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
             row = rows[query]
-            path, truth, label, residual, runner_up, margin, status, separation, probability, labels, _ = row
+            path, truth, label, residual, runner_up, margin, status, separation, probability, labels, *_ = row
             more: tuple[Any, ...] = ()
             if self._is_sure:
                 more = (probability, _field(join_labels(labels or ())))[: len(self._more) - self._is_dated]
@@ -91,7 +92,7 @@ class CsvFormatter:
         return rows, _encode(lines)
 
     def _name(self, name: str | None) -> str:
-        return _quoted(name) if name else ""
+        return quote_name(name) if name else ""
 
     def _extra_values(self, answers: Answers) -> list[list[Any]]:
         """Return the values after the fixed columns, for every query with an answer."""
@@ -99,7 +100,7 @@ class CsvFormatter:
         if self._top is None:
             return to_dense(residuals).tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
-        columns = [[[_quoted(self._classes[i]) for i in row] for row in order.tolist()]]
+        columns = [[[quote_name(self._classes[i]) for i in row] for row in order.tolist()]]
         for values in (residuals, probabilities):
             if values is not None:
                 columns.append(take_columns(values, order).tolist())
@@ -137,7 +138,7 @@ def _field(text: str) -> str:
 
 
 # The same few class names come again and again; there may be a million others.
-_quoted = lru_cache(maxsize=4096)(_field)
+quote_name = lru_cache(maxsize=4096)(_field)
 
 
 def read_predictions(path: Path) -> Predictions:
@@ -167,8 +168,7 @@ def parse_predictions(file: TextIO, name: str) -> Predictions:
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
-        if DATE in header:
-            where[DATE] = header.index(DATE)
+        where |= {column: header.index(column) for column in (DATE, EVENT, EVENT_LABEL) if column in header}
         rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
         return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
@@ -206,6 +206,8 @@ def _prediction(
         probability=_probability(values.get("probability")),
         set=split_labels(values["set"] or "") if values["label"] and "set" in values else None,
         date=values.get(DATE),
+        event=values.get(EVENT),
+        event_label=values.get(EVENT_LABEL),
         **numbers,
     )
 

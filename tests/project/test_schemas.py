@@ -60,12 +60,14 @@ LINES = {
         "classify queries",
         "classify queries --allow-skipped --reject 0.05 --sets 0.9 -g calibrated.h5",
         "classify queries --top 2 -g calibrated.h5",
+        "classify queries --allow-skipped --dates file --event-gap 1h -g calibrated.h5",
         "classify features.npz -g features.h5",
     ],
     "evaluate": [
         "evaluate queries --allow-skipped",
         "evaluate queries --allow-skipped -g calibrated.h5 --reject 0.2 --sets 0.9 --outsiders others",
         "evaluate out.csv",
+        "evaluate events.csv",
         "evaluate features.npz -g features.h5",
     ],
     "explain": [
@@ -80,6 +82,7 @@ LINES = {
     "tune": ["tune gallery --folds 2", "tune features.npz --folds 2 --try-pca 2,3"],
     "split": [
         "split dirty --train tr --test te --dry-run",
+        "split dirty --train tr --test te --dry-run --event-gap 5m",
         "split dirty --train tr --test te --group-similar",
     ],
     "sort": [
@@ -172,6 +175,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
             "build gallery -o tiles.h5 --parts 2x2 --extractor pixels",
             f"build photos -o network.h5 --extractor {NETWORK}",
             "classify queries -o out.csv --allow-skipped",
+            "classify queries -o events.csv --allow-skipped --event-gap 60s",
         ):
             outcome = crnr(*shlex.split(line), "-q")
             assert outcome.exit == 0, outcome.err
