@@ -1,18 +1,18 @@
-"""The options for events, which are bursts of photographs."""
+"""The option for events, which are bursts of photographs, of several commands."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli.parsing import Number
-from crnr_cli.errors import UsageError
+from crnr_cli.images.dates import BY_EXIF
 
 if TYPE_CHECKING:
-    from crnr_cli.results.events import EventOptions
+    from crnr_cli.gallery.samples import Reading
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"([0-9.]+)([smh]?)", re.ASCII)
@@ -46,25 +46,8 @@ EventGap = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Events:
-    """Which queries are answered together."""
-
-    event_gap: EventGap = None
-    event_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Group images by this column of the label table."),
-    ] = None
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return fields of `QueryOptions`."""
-        return {"events": self._choose()}
-
-    def _choose(self) -> EventOptions | None:
-        if self.event_gap is None and self.event_by is None:
-            return None
-        from crnr_cli.results.events import EventOptions
-
-        if self.event_gap is not None and self.event_by is not None:
-            raise UsageError("--event-gap and --event-by contradict each other; give one of them")
-        return EventOptions(self.event_gap, self.event_by)
+def with_events(reading: Reading, gap: float | None) -> Reading:
+    """Return how examples are read, with the dates that events need."""
+    if gap is None:
+        return reading
+    return replace(reading, event_gap=gap, dates=BY_EXIF, dates_option="--event-gap")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from datetime import datetime
 
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.images.regions import image_of
-
-_EPOCH = datetime(1970, 1, 1)
+from crnr_cli.images.regions import parse_region
 
 
 def group_by_gap(names: Sequence[str], dates: Iterable[str], gap: float) -> Array:
@@ -76,11 +73,16 @@ def number_in_order(groups: Iterable[Hashable]) -> Array:
 def _number_images(names: Sequence[str]) -> tuple[Array, list[str]]:
     """Return (n,): the number of every input's image, from 0; and the paths of the images."""
     numbers: dict[str, int] = {}
-    found = [numbers.setdefault(image_of(name), len(numbers)) for name in names]
+    found = [
+        numbers.setdefault(region.path if (region := parse_region(name)) else name, len(numbers))
+        for name in names
+    ]
     return np.array(found, dtype=np.int64), list(numbers)
 
 
 def _parse(date: str) -> tuple[float, bool]:
     """Return the seconds of a date in ISO 8601, and whether it has a time zone."""
+    from datetime import UTC, datetime  # only if dates are wanted
+
     time = datetime.fromisoformat(date)
-    return (time.timestamp(), True) if time.tzinfo else ((time - _EPOCH).total_seconds(), False)
+    return (time.replace(tzinfo=time.tzinfo or UTC).timestamp(), time.tzinfo is not None)

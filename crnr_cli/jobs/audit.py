@@ -108,7 +108,7 @@ def audit(
     if queries is not None:
         refuse_mismatch(queries, gallery.recipe)
     samples, method = gallery.samples, gallery.method
-    folds = Folds.of(samples, gallery.hashes)
+    folds = Folds.of(samples, gallery.hashes, events=gallery.events)
     residuals = residuals_without_doubtful_labels(
         gallery.samples_to_hold_out, method, folds, reading.n_jobs, progress
     )
@@ -174,6 +174,7 @@ def _open(
         recipe=read.recipe,
         method=suit_to_vectors(make_method("crnr", {}), read.recipe, ()),
         state={},
+        event_gap=read.event_gap,
     )
     return gallery, read.left_out, read.notes
 

@@ -6,13 +6,14 @@ import csv
 import json
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.file import load_gallery, save_gallery
 from helpers.runner import Outcome, Runner, read_rows, rows
 
 CLASSES = ("bars", "dots", "rings")
@@ -281,3 +282,98 @@ def test_split_keeps_an_event_on_one_side(crnr: Runner) -> None:
     assert "note: 12 events of several images; an event stays together\n" in outcome.err
     assert json.loads(crnr(*command, "--event-gap", "60s", "--json").out)["events"] == 12
     assert json.loads(crnr(*command, "--json").out)["events"] is None
+
+
+@pytest.fixture
+def burst_gallery(crnr: Runner) -> None:
+    """A gallery of four bursts per class, whose members are nearly equal, and whose classes are hard."""
+    for kind in CLASSES:
+        for burst in range(4):
+            for i in range(3):
+                path = Path(f"b/{kind}/{burst}{i}.png")
+                make_shot(path, kind, 50 + burst, 600 * burst + 20 * i, 300)
+                with Image.open(path) as image:
+                    exif, values = image.getexif().tobytes(), np.array(image)
+                values[i, i] ^= 255
+                Image.fromarray(values).save(path, exif=exif)
+    assert crnr("build", "b", "-o", "events.h5", "--event-gap", "60s", "--calibrate", "-q").exit == 0
+
+
+def events_of(gallery: str) -> dict[str, int]:
+    loaded = load_gallery(Path(gallery))
+    assert loaded.events is not None
+    return dict(zip(loaded.names, loaded.events.tolist(), strict=True))
+
+
+@pytest.mark.usefixtures("burst_gallery")
+def test_a_gallery_holds_events_out_together(crnr: Runner) -> None:
+    of = events_of("events.h5")
+    assert {
+        len({of[f"b/{kind}/{burst}{i}.png"] for i in range(3)}) for kind in CLASSES for burst in range(4)
+    } == {1}
+    assert len(set(of.values())) == 12
+    assert crnr("build", "b", "-o", "plain.h5", "--calibrate", "-q").exit == 0
+    assert load_gallery(Path("plain.h5")).events is None
+    # Next to its twins, every example looks right; with its whole event held out, few do.
+    with_twins, alone = (load_gallery(Path(name)).calibration for name in ("plain.h5", "events.h5"))
+    assert with_twins is not None
+    assert alone is not None
+    assert with_twins.answers is not None
+    assert alone.answers is not None
+    assert len(with_twins.answers.wrong) == 0
+    assert len(alone.answers.wrong) > 5
+    found = {
+        name: json.loads(crnr("audit", name, "--json").out)["agree"] for name in ("plain.h5", "events.h5")
+    }
+    assert found["events.h5"] < found["plain.h5"] == 36
+    of_folder = json.loads(crnr("audit", "b", "--event-gap", "60s", "--json").out)["agree"]
+    assert of_folder == found["events.h5"]
+
+
+@pytest.mark.usefixtures("burst_gallery")
+def test_tune_holds_events_out_together(crnr: Runner) -> None:
+    command = ["tune", "b", "--methods", "nrc", "--json"]
+    with_twins = json.loads(crnr(*command).out)
+    alone = json.loads(crnr(*command, "--event-gap", "60s", "-o", "tuned.h5").out)
+    assert alone["chosen"]["accuracy"] < 0.7 < 0.9 < with_twins["chosen"]["accuracy"]
+    assert events_of("tuned.h5") == events_of("events.h5")
+
+
+@pytest.mark.usefixtures("burst_gallery")
+def test_changed_galleries_keep_their_events(crnr: Runner) -> None:
+    before = events_of("events.h5")
+    make_shot(Path("b/dots/05.png"), "dots", 5, 70)  # within a minute of the last member of an event
+    make_shot(Path("b/dots/undated.png"), "dots", 6, None)
+    assert crnr("add", "events.h5", "b/dots/05.png", "-q").exit == 0
+    assert crnr("build", "b", "--update", "-o", "events.h5", "-q").exit == 0
+    after = events_of("events.h5")
+    assert after["b/dots/05.png"] == after["b/dots/02.png"] == after["b/dots/00.png"]
+    assert list(after.values()).count(after["b/dots/undated.png"]) == 1
+    assert len(set(after.values())) == len(set(before.values())) + 1
+    assert (
+        crnr("remove", "events.h5", "--example", "b/dots/05.png", "--example", "b/dots/undated.png").exit == 0
+    )
+    assert events_of("events.h5") == before
+    assert crnr("rename", "events.h5", "dots", "zebra").exit == 0
+    assert len(set(events_of("events.h5").values())) == 12
+    outcome = crnr("build", "b", "--update", "-o", "events.h5", "--event-gap", "1h")
+    assert (outcome.exit, "--event-gap" in outcome.err) == (2, True)
+    outcome = crnr("audit", "events.h5", "--event-gap", "1h")
+    assert (outcome.exit, "--event-gap" in outcome.err) == (2, True)
+
+
+def test_extracted_features_can_be_added_to_a_gallery_with_events(crnr: Runner) -> None:
+    assert crnr("build", "q", "-o", "e.h5", "--event-gap", "60s", "-q").exit == 0
+    assert crnr("extract", "g", "-o", "f.h5", "--like", "e.h5", "-q").exit == 0
+    assert crnr("add", "e.h5", "f.h5", "-q").exit == 0
+    assert len(set(events_of("e.h5").values())) == 7 + 18
+
+
+def test_a_gallery_whose_dates_are_no_dates_is_refused(crnr: Runner) -> None:
+    assert crnr("build", "q", "-o", "e.h5", "--event-gap", "60s", "-q").exit == 0
+    gallery = load_gallery(Path("e.h5"))
+    for dates in (["tomorrow"] * 19, []):
+        save_gallery(replace(gallery, table=replace(gallery.table, dates=dates)), Path("bad.h5"))
+        outcome = crnr("info", "bad.h5")
+        assert outcome.exit == 1
+        assert "bad.h5: not a consistent gallery" in outcome.err

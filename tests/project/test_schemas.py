@@ -34,6 +34,7 @@ LINES = {
     "build": [
         "build gallery -o b.h5",
         "build gallery -o b.h5 --update",
+        "build gallery -o e.h5 --event-gap 60s",
         "build gallery more -o b.h5 --update --dry-run",
         "build features.npz -o b.h5 --calibrate --neighbors 5 --index hnsw --pca 3 --power 0.5",
         "build gallery -o b.h5 --parts 2x2 --extractor pixels --size 8x8 --method svm --allow-skipped",
