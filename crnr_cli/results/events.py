@@ -92,7 +92,7 @@ class EventAnswers:
         best = record["runner_up"] if is_rejected else record["label"]
         event.alone = None if event.n_members else (best, float(record["probability"]))
         event.n_members += 1
-        # An improbable answer is weak evidence; a query that fits no class is none, unless all are like it.
+        # An improbable answer is weak evidence. A query that fits no class counts only if all are like it.
         if is_rejected and float(record["probability"]) >= self.min_probability:
             event.of_rejected = event.of_rejected + self._probabilities(record)
         else:
