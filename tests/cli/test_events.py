@@ -243,6 +243,8 @@ def test_evaluate_scores_inputs_and_events(crnr: Runner) -> None:
     assert (twice["events"]["n"], twice["events"]["correct"]) == (14, 2 * correct)
     shown = crnr("evaluate", "out.csv").out
     assert f"{correct} of 7 events correct" in shown
+    assert crnr("evaluate", "out.csv", "--html", "report.html", "-q").exit == 0
+    assert f"{correct} of 7 events labelled correctly" in Path("report.html").read_text()
     plain = crnr("classify", "q").out
     assert json.loads(crnr("evaluate", "-", "--json", stdin=plain).out)["events"] is None
 
