@@ -58,15 +58,15 @@ class EventAnswers:
         """Write the rows with the columns of EVENT_COLUMNS at their end."""
         events = self._group(rows)
         answers = self._answer(rows, events)
-        rows.seek(0)
+        lines = self._lines(rows)
         if self.is_csv:
-            output.write(extend_header(next(_read_lines(rows))))
-        for (line, _), event in zip(self._read(rows), events.tolist(), strict=True):
+            output.write(extend_header(next(lines)))
+        for line, event in zip(lines, events.tolist(), strict=True):
             output.write(self._extend(line, event, *answers[event - 1]))
 
     def _group(self, rows: BinaryIO) -> Array:
         names, dates = [], []
-        for _, record in self._read(rows):
+        for record in self._read(rows):
             names.append(record["path"])
             dates.append(record.get(DATE) or "")
         if self.gap is not None:
@@ -79,7 +79,7 @@ class EventAnswers:
         remaining = np.bincount(events)
         answers: list[tuple[str | None, float | None]] = [(None, None)] * (len(remaining) - 1)
         unfinished: dict[int, _Event] = {}
-        for (_, record), event in zip(self._read(rows), events.tolist(), strict=True):
+        for record, event in zip(self._read(rows), events.tolist(), strict=True):
             remaining[event] -= 1
             if record["label"]:
                 self._add(unfinished.setdefault(event, _Event()), record)
@@ -132,16 +132,20 @@ class EventAnswers:
         numbers = [column.removeprefix("label_") for column in record if column.startswith("label_")]
         return [], {record[f"label_{i}"]: float(record[f"probability_{i}"]) for i in numbers}
 
-    def _read(self, rows: BinaryIO) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
-        """Yield all rows, each as it is written and as values by column."""
-        rows.seek(0)
+    def _read(self, rows: BinaryIO) -> Iterator[Mapping[str, Any]]:
+        """Yield the values of all rows by column."""
+        lines = self._lines(rows)
         if not self.is_csv:
-            yield from ((line, json.loads(line)) for line in rows)
+            yield from map(json.loads, lines)
             return
-        lines = _read_lines(rows)
         header = _split(next(lines))
         for line in lines:
-            yield line, dict(zip(header, _split(line), strict=True))
+            yield dict(zip(header, _split(line), strict=True))
+
+    def _lines(self, rows: BinaryIO) -> Iterator[bytes]:
+        """Return all lines as they are written; of a CSV, the first is the header."""
+        rows.seek(0)
+        return _read_lines(rows) if self.is_csv else iter(rows)
 
     def _extend(self, line: bytes, event: int, label: str | None, probability: float | None) -> bytes:
         if not self.is_csv:
