@@ -43,6 +43,13 @@ from crnr_cli.sources.walk import list_images
 from crnr_cli.system.cores import available_cores, product_threads
 from crnr_cli.wording import format_count, not_one_of
 
+_ON_REQUEST = {
+    DATE,
+    EVENT,
+    EVENT_LABEL,
+    "rank",
+    "class_probability",
+}  # columns of options that the API does not have
 STRONGEST = 8  # gallery samples of an explanation, as in `crnr explain`
 Name = str | os.PathLike[str]
 # One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.
@@ -180,11 +187,7 @@ def make_answers(answers: Answers, classes: Sequence[str], top: int | None = Non
         of_rows.append(dict(zip(answers.batch.rows.tolist(), found, strict=False)))
     return [
         Answer(
-            **{
-                name: value
-                for name, value in row._asdict().items()
-                if name not in (DATE, EVENT, EVENT_LABEL)  # there are no options for them
-            },
+            **{name: value for name, value in row._asdict().items() if name not in _ON_REQUEST},
             residuals=of_rows[0].get(query),
             probabilities=of_rows[1].get(query),
             error=None if error is None else str(error),

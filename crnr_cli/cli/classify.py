@@ -180,6 +180,7 @@ def classify(
         report = run(sources, gallery, target, query_options, progress, **continuing, workers=who)
     if not output.quiet:
         say_separators(input.labels)
+        say_separators(confidence.taxa)
         _show(report, None if to_stdout else path, verbose=error_handling.verbose)
     error_handling.finish(report.skipped)
 
@@ -201,12 +202,14 @@ def _show(report: ClassifyReport, path: str | None, *, verbose: bool) -> None:
     failed = {
         status: count
         for status, count in report.statuses.most_common()
-        if status not in ("ok", "rejected", NO_BOX)
+        if status not in ("ok", "rejected", "broader", NO_BOX)
     }
     if report.rejection and report.n_queries:
         say(f"rejected {report.statuses['rejected']} of {total} as unknown ({report.rejection})")
     if report.n_queries > 1 or (report.n_queries and not failed):
-        say(f"labelled {report.statuses['ok']} of {total}" + (f": {path}" if path else ""))
+        broader = report.statuses["broader"]
+        some = f", {broader} of them as a broader class" if broader else ""
+        say(f"labelled {report.statuses['ok'] + broader} of {total}{some}" + (f": {path}" if path else ""))
     if without := report.statuses[NO_BOX]:
         say(f"without a box: {format_count(without, 'image')}")
     for name, why in report.failures:

@@ -73,7 +73,8 @@ class ThresholdOptions:
         over_all = report.over_all
         unanswered = over_all.n - report.scores.n
         inputs = f"{unanswered} of {format_count(over_all.n, 'query')}"
-        why = f"; {inputs} {has_or_have(unanswered)} no answer, which counts as wrong" if unanswered else ""
+        kind = "exact answer" if report.broader else "answer"
+        why = f"; {inputs} {has_or_have(unanswered)} no {kind}, which counts as wrong" if unanswered else ""
         missed = [
             _report_if_below("accuracy", over_all.accuracy, self.min_accuracy, why),
             _report_if_below("macro F1", over_all.macro.f1, self.min_f1, why),
@@ -172,7 +173,7 @@ def evaluate(
         show_scores(report)
         show_thresholds(report.thresholds, choice)
     if not output.quiet:
-        tables = [*map(Path, sources), *filter(None, (corrections, input.labels))]
+        tables = [*map(Path, sources), *filter(None, (corrections, input.labels, confidence.taxa))]
         _say_notes(report, [*note_separators(tables), *notes], corrections)
         say_page(html)
     thresholds.finish(report)
@@ -290,6 +291,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "thresholds": report.thresholds.to_record() if report.thresholds else None,
         "sets": _sets_record(report),
         "open_set": _open_set_record(report),
+        "broader": report.broader.to_record() if report.broader else None,
         "events": _events_record(report),
         "classes": [vars(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,

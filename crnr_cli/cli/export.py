@@ -71,7 +71,8 @@ def export(
     from crnr_cli.jobs.export import export as run
 
     places = [Path(name) for name in below or ()]
-    job = ExportJob(to, ExportOptions(**asdict(formats)), corrections, places, **error_handling.to_fields())
+    allowed = error_handling.allowed_rate
+    job = ExportJob(to, ExportOptions(**asdict(formats)), corrections, places, allowed)
     with shown_progress(output.quiet) as progress:
         report = run(table, path, job, progress)
     if output.json:

@@ -146,6 +146,14 @@ class ConfidenceOptions:
             show_default="never",
         ),
     ] = None
+    taxa: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel="Confidence",
+            help="Give such queries a broader class instead, by this CSV file of class,parent.",
+        ),
+    ] = None
     sets: Annotated[
         float | None,
         _confidence_option(
@@ -156,7 +164,11 @@ class ConfidenceOptions:
     ] = None
 
     def to_fields(self) -> dict[str, Any]:
-        return dict(vars(self))
+        if self.taxa is None:
+            return dict(vars(self))
+        from crnr_cli.results.taxa import read_taxa
+
+        return {**vars(self), "taxa": read_taxa(self.taxa)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ def review(
         typer.Option(
             parser=Choice(("doubtful", "diverse")),
             metavar="ORDER",
-            help="Put doubtful or diverse (doubtful and different) answers first.",
+            help="Put these answers first, where diverse ones are doubtful and different: {choices}.",
         ),
     ] = "doubtful",
     images_from: options.ImagesFrom = None,

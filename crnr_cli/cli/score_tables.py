@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from crnr_cli.jobs.evaluate import EvaluateReport
     from crnr_cli.results.scores import Average, OpenSet, Scores
+    from crnr_cli.results.taxa import BroaderScores
 
 MAX_CONFUSION = 20_000  # classes in a full matrix
 _CELL = 4  # columns of the screen that a class of the confusion matrix takes at least
@@ -42,7 +43,8 @@ def show_scores(report: EvaluateReport) -> None:
         matrix = _confusion_table(scores)
         if natural_width(console, matrix) <= console.width:
             without = report.over_all.n - scores.n
-            rest = f"; {format_count(without, 'query')} without an answer not counted" if without else ""
+            kind = "an exact answer" if report.broader else "an answer"
+            rest = f"; {format_count(without, 'query')} without {kind} not counted" if without else ""
             console.print(f"confusion matrix: rows are true classes, columns are labels{rest}")
             print_table(console, matrix)
             return
@@ -78,7 +80,8 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     """Return the name of each score of the known queries, its value and a remark."""
     scores = report.over_all
     partly = report.answered < scores.n
-    remark = f"{scores.correct} of {scores.n} correct" + ("; no answer counts as wrong" if partly else "")
+    exact = "exact answer" if report.broader else "answer"
+    remark = f"{scores.correct} of {scores.n} correct" + (f"; no {exact} counts as wrong" if partly else "")
     facts = [
         ("accuracy", format_share(scores.accuracy, scores.interval), remark),
         ("macro F1", format_number(scores.macro.f1), "every class counts the same"),
@@ -89,10 +92,12 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
             remark += f"; {events.mixed} with several true classes not counted"
         facts.append(("accuracy by event", format_share(events.accuracy, events.interval), remark))
     if partly:
-        remark = f"{report.answered} of {scores.n} got an answer"
+        remark = f"{report.answered} of {scores.n} got an {exact}"
         if report.answered:
             remark += f"; accuracy of these {format_number(report.scores.accuracy)}"
         facts.append(("answer rate", format_number(report.answer_rate), remark))
+    if report.broader:
+        facts += _broader_facts(report.broader)
     if reliability := report.reliability:
         mean, right = map(format_number, (reliability.mean_probability, reliability.accuracy))
         remark = f"mean probability {mean}, right {right}"
@@ -105,6 +110,22 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         remark = f"the best guess was right for {report.rejected_guess_right}"
         facts.append(("rejected as unknown", str(len(report.rejected)), remark))
     return facts
+
+
+def _broader_facts(found: BroaderScores) -> list[tuple[str, str, str]]:
+    """Return the scores of broader answers alone, and with exact ones."""
+    if found.broader_right is None:
+        return [("broader answers", str(found.broader), "not scored")]
+    remark = f"{found.broader_right} of {format_count(found.broader, 'broader answer')} right"
+    both = f"{found.right} of {format_count(found.exact + found.broader, 'answer')} right"
+    return [
+        ("broader answers", format_share(found.broader_accuracy, found.broader_interval), remark),
+        (
+            "exact or broader",
+            format_share(found.accuracy, found.interval),
+            f"{both}; answer rate {format_number(found.answer_rate)}",
+        ),
+    ]
 
 
 def _outsider_facts(found: OpenSet) -> list[tuple[str, str, str]]:

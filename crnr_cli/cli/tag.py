@@ -16,7 +16,7 @@ from crnr_cli.cli.console import note_separators, print_csv, print_json, say, sa
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PrintOptions, ReviewedLabels
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, has_or_have
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tag import TagReport
@@ -66,8 +66,9 @@ def tag(
 
     Never touches an image, and keeps everything that a sidecar contains.
     """
-    from crnr_cli.jobs.tag import TagOptions, read_taxa
+    from crnr_cli.jobs.tag import TagOptions
     from crnr_cli.jobs.tag import tag as run
+    from crnr_cli.results.taxa import read_taxa
 
     places = [Path(name) for name in below or ()]
     if undo is not None:
@@ -80,11 +81,11 @@ def tag(
     options = TagOptions(
         tagging.naming,
         tagging.min_probability,
-        read_taxa(tagging.taxa) if tagging.taxa else {},
+        read_taxa(tagging.taxa, for_keywords=True) if tagging.taxa else None,
         tagging.corrections,
         places,
         dry_run=tagging.dry_run,
-        **error_handling.to_fields(),
+        max_failure_rate=error_handling.allowed_rate,
     )
     with shown_progress(output.quiet) as shown, finishing_batches(shown, _CONTINUES) as progress:
         report = run(table, options, progress)
@@ -128,7 +129,7 @@ def _say(report: TagReport, dry_run: bool) -> None:
     if report.untagged:
         say(f"note: {format_count(report.untagged, 'image')} without a label to write")
     new, changed, there = map(report.count, (NEW, CHANGED, ALREADY_THERE))
-    already = f", {there} {has_or_have(there)} the labels already" if there else ""
+    already = f", {format_count(there, 'sidecar')} with the labels already" if there else ""
     if not new + changed:
         say(f"no sidecars to write{already}")
         return

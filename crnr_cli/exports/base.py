@@ -35,7 +35,7 @@ _KINDS = {
 }
 
 
-class Box(NamedTuple):
+class Rectangle(NamedTuple):
     """A rectangle in an image, as shares of its width and height, or in pixels."""
 
     x: float
@@ -49,7 +49,7 @@ class BoxedName:
     """The name of a query: an image, and a box in it if there is one."""
 
     image: str
-    box: Box | None = None
+    box: Rectangle | None = None
     is_in_pixels: bool = False
 
 
@@ -58,7 +58,7 @@ def split_box(name: str) -> BoxedName:
     region = parse_region(name)
     if region is None:
         return BoxedName(name)
-    return BoxedName(region.path, Box(*region.box[:4]), region.box.in_pixels)
+    return BoxedName(region.path, Rectangle(*region.box[:4]), region.box.in_pixels)
 
 
 @dataclass(frozen=True)
@@ -100,23 +100,23 @@ class ExportedImage:
     header: ImageHeader | None = None
     reason: str = ""  # why there is no header
 
-    def relative_box(self, answer: ExportedAnswer) -> Box | None:
+    def relative_box(self, answer: ExportedAnswer) -> Rectangle | None:
         """Return the box as shares of the image; an error if it is in pixels, and the size unknown."""
         box = answer.query.box
         if box is None or not answer.query.is_in_pixels:
             return box
         header = self.require_header()
-        return Box(
+        return Rectangle(
             box.x / header.width, box.y / header.height, box.width / header.width, box.height / header.height
         )
 
-    def pixel_box(self, answer: ExportedAnswer) -> Box | None:
+    def pixel_box(self, answer: ExportedAnswer) -> Rectangle | None:
         """Return the box in pixels; an error if it is not, and the size of the image is unknown."""
         box = answer.query.box
         if box is None or answer.query.is_in_pixels:
             return box
         header = self.require_header()
-        return Box(
+        return Rectangle(
             box.x * header.width, box.y * header.height, box.width * header.width, box.height * header.height
         )
 

@@ -13,13 +13,13 @@ from crnr_cli.errors import DataError
 from crnr_cli.exports.base import (
     ANIMAL,
     PROGRAM,
-    Box,
     Exported,
     ExportedAnswer,
     ExportedImage,
     Exporter,
     ExportOptions,
     LeftOutError,
+    Rectangle,
     kind_of,
     read_json_object,
     to_json,
@@ -278,7 +278,7 @@ def _observation(image: ExportedImage, answer: ExportedAnswer, medium: Mapping[s
     }
 
 
-def _clip(box: Box | None) -> Box | None:
+def _clip(box: Rectangle | None) -> Rectangle | None:
     """Return the part of a box that is inside the image."""
     if box is None:
         return None
@@ -287,7 +287,7 @@ def _clip(box: Box | None) -> Box | None:
     if right - left < _SMALLEST_SIDE or bottom - top < _SMALLEST_SIDE:
         raise LeftOutError("the box is empty, or outside the image")
     is_inside = (left, top, right, bottom) == (box.x, box.y, box.x + box.width, box.y + box.height)
-    return box if is_inside else Box(left, top, right - left, bottom - top)
+    return box if is_inside else Rectangle(left, top, right - left, bottom - top)
 
 
 def _to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

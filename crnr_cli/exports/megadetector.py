@@ -17,13 +17,13 @@ from crnr_cli.exports.base import (
     HUMAN,
     PROGRAM,
     VEHICLE,
-    Box,
     Exported,
     ExportedAnswer,
     ExportedImage,
     Exporter,
     ExportOptions,
     LeftOutError,
+    Rectangle,
     kind_of,
     read_json_object,
     to_json,
@@ -31,7 +31,7 @@ from crnr_cli.exports.base import (
 from crnr_cli.system.names import with_slashes
 
 _VERSION = "1.6"
-_WHOLE = Box(0.0, 0.0, 1.0, 1.0)
+_WHOLE = Rectangle(0.0, 0.0, 1.0, 1.0)
 _CATEGORIES = {"1": "animal", "2": "person", "3": "vehicle"}
 _CATEGORY_OF = {ANIMAL: "animal", HUMAN: "person", VEHICLE: "vehicle", BLANK: "animal"}
 _NO_DETECTOR = 1.0  # the confidence of a box whose detector is unknown: no threshold may hide it
@@ -173,14 +173,14 @@ class _Writer:
             detection["classifications"] = [[self._class_id(answer.label), answer.score]]
             self._has_classified = True
 
-    def _find(self, detections: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
+    def _find(self, detections: list[dict[str, Any]], box: Rectangle) -> dict[str, Any] | None:
         """Return the nearest detection that has no answer yet; the numbers in a name may be rounded."""
         free = [one for one in detections if id(one) not in self._used]
         distance = {id(one): max(abs(a - b) for a, b in zip(one["bbox"], box, strict=True)) for one in free}
         nearest = min(free, key=lambda one: distance[id(one)], default=None)
         return nearest if nearest is not None and distance[id(nearest)] <= _SAME else None
 
-    def _new_detection(self, label: str | None, box: Box) -> dict[str, Any]:
+    def _new_detection(self, label: str | None, box: Rectangle) -> dict[str, Any]:
         name = _CATEGORY_OF[kind_of(label or "")]
         if name not in self._detection_ids:
             self._detection_ids[name] = _next_id(self._detections, first=1)

@@ -42,6 +42,7 @@ from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
     from crnr_cli.results.events import EventOptions
+    from crnr_cli.results.taxa import Taxa
 
 _MANY_CLASSES = 1000  # with more, only the best are written by default
 _BEST = 5
@@ -53,6 +54,7 @@ MAX_FAILURES = 10  # kept for the report without `all_failures`; the output has 
 class QueryOptions(InputOptions):
     reject: float | None = None  # reject queries at this rate of false rejections
     min_probability: float | None = None  # reject queries whose best class is less probable
+    taxa: Taxa | None = None  # broader classes, to answer instead of rejecting by the probability
     sets: float | None = None  # write the labels that are plausible at this level
     # Write only this many of the best classes; 0: all residuals; None: all, unless there are many.
     top: int | None = None
@@ -142,6 +144,7 @@ class Run:
             "--format": options.format,
             "--dates": options.dates,
             **({options.events.option: options.events.value} if options.events else {}),
+            **({"--taxa": options.taxa.digest()} if options.taxa else {}),
         }
 
     def notes(self) -> list[Note]:
@@ -162,6 +165,7 @@ class Run:
             )
             notes.append(Note("top", text))
         level, sure = self.options.sets, self.sureness
+        notes += sure.broader.notes if sure and sure.broader else []
         if level is not None and sure is not None and not sure.certainty.can_exclude(level):
             held_out = format_count(len(sure.certainty.of_truth), "example")
             text = (
@@ -180,7 +184,8 @@ class Run:
         if options.reject is not None:
             rules.append(calibration.describe_rule(options.reject, self.gallery.dtype))
         if options.min_probability is not None:
-            rules.append(f"probability below {options.min_probability:g}")
+            broader = ", of broader classes too" if options.taxa else ""
+            rules.append(f"probability below {options.min_probability:g}{broader}")
         return "; or ".join(rules) or None
 
     @cached_property
@@ -256,6 +261,11 @@ class Run:
 
 def load_for_queries(options: QueryOptions, gallery_path: Path, progress: Progress = silent) -> FittedGallery:
     """Load the gallery, and calibrate it if the options need it and its file has no calibration."""
+    if options.taxa and options.min_probability is None:
+        raise UsageError(
+            "--taxa needs --min-probability: a query less probable gets a broader class; add it, such as "
+            "--min-probability 0.9"
+        )
     gallery = load_gallery(gallery_path)
     refuse_mentioned(gallery.names)
     if options.model is not None:
@@ -369,7 +379,12 @@ def _sureness(gallery: FittedGallery, options: QueryOptions) -> Thresholds | Non
     if certainty is None:
         return None
     least = None if options.sets is None else certainty.least_probability(options.sets)
-    return Thresholds(certainty, options.min_probability or 0.0, least)
+    found = Thresholds(certainty, options.min_probability or 0.0, least)
+    if options.taxa is None:
+        return found
+    from crnr_cli.results.taxa import BroaderClasses
+
+    return replace(found, broader=BroaderClasses.of(options.taxa, gallery.classes))
 
 
 @dataclass(frozen=True)

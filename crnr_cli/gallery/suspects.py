@@ -72,7 +72,8 @@ def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Ar
     own = others[rows, class_index].copy()
     others[rows, class_index] = np.inf
     best = np.argmin(np.where(np.isnan(others), np.inf, others), axis=1)
-    return margins(others[rows, best], own, signed), best
+    with np.errstate(over="ignore"):  # where the own class is far better, the score is minus infinity
+        return margins(others[rows, best], own, signed), best
 
 
 def residuals_without_doubtful_labels(
@@ -115,8 +116,8 @@ def rank_labels(
 ) -> list[RankedLabel]:
     """Return all labels, the most doubtful first: labels that look wrong, then the others by their score."""
     score, other = score_doubts(residuals, samples.class_index, signed)
-    if not signed:  # from -1 to 0 where the own class is better; the order stays the same
-        score = np.where(score < 0, score / (1 - score), score)
+    # From -1 to 0 where the own class is better, even if it is infinitely better; the order stays the same.
+    score = np.where(score < 0, 1 / (1 - np.minimum(score, 0)) - 1, score)
     first = [suspect.sample for suspect in suspects]
     is_first = np.zeros(len(score), dtype=bool)
     is_first[first] = True

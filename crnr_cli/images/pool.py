@@ -44,7 +44,7 @@ class DecoderPool:
 
     def start_early(self) -> None:
         """Start a decoder before the request is known, while the caller is still importing libraries."""
-        spares.put(_Decoder(self.command))
+        spares.put(spares.take(_Decoder, self.command) or _Decoder(self.command))
 
     def decode(self, paths: Sequence[str], request: PixelRequest) -> Generator[Decoded]:
         """Yield the pixels of every path, or the error, in the given order."""

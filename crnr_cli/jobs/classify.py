@@ -25,6 +25,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.decision import BROADER, OK, REJECTED
 from crnr_cli.results.journal import Done, Finish, Partial, resumable
 from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
@@ -208,6 +209,8 @@ def _prepare_events(options: QueryOptions, events: EventOptions, update: Gone | 
         raise UsageError(
             f"--update keeps rows whose events may have changed; leave out {events.option} or --update"
         )
+    if options.taxa is not None:
+        raise UsageError(f"{events.option} labels events with classes only; leave out --taxa")
     if options.format == "parquet":
         raise UsageError(
             f"{events.option} cannot add columns to a Parquet file; choose --format csv or jsonl"
@@ -288,7 +291,7 @@ def _classify_to(file: Output, run: Run, workers: Workers, progress: Progress) -
             _refuse_too_many(file, total, run.options, batch.first_missing)
     if not total:
         file.end_batch(Counter(), 0)  # the header
-    answered = done.statuses["ok"] + done.statuses["rejected"]
+    answered = sum(done.statuses[status] for status in (OK, REJECTED, BROADER))
     return ClassifyReport(
         n_queries=total,
         resumed_after=resumed_after,

@@ -36,6 +36,7 @@ from crnr_cli.results.scores import (
     score_open_set,
 )
 from crnr_cli.results.table import Predictions
+from crnr_cli.results.taxa import BroaderScores, Taxa, score_broader
 from crnr_cli.results.thresholds import ThresholdTable, measure_rows
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
@@ -79,6 +80,7 @@ class EvaluateReport(Report):
     sets: SetScores | None = None  # None if no row has a set of labels
     thresholds: ThresholdTable | None = None  # None if no row has a probability
     open_set: OpenSet | None = None  # None without outsiders
+    broader: BroaderScores | None = None  # None without broader classes
     events: EventScores | None = None  # None if the rows have no events
     gallery: FittedGallery | None = (
         None  # the gallery that classified the queries; None if the rows are from a CSV
@@ -143,6 +145,7 @@ class EvaluateReport(Report):
     def mistakes(self) -> list[Prediction]:
         """Wrong answers, the most confident first."""
         wrong = [row for row in self.rows if row.truth and has_answer(row) and row.truth != row.label]
+        wrong += self.broader.wrong if self.broader else []
         return sorted(wrong, key=lambda row: -(row.margin or 0.0))
 
 
@@ -190,9 +193,8 @@ def evaluate(
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
         left_out += more_left_out
-    of_features = [one for one in (source, strangers) if isinstance(one, Features)]
-    notes = [Note("source", text) for one in of_features for text in one.notes()]
-    report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes)
+    notes = _list_notes(run, [one for one in (source, strangers) if isinstance(one, Features)])
+    report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes, options.taxa)
     leaks.compare_images(gallery, DecoderPool(options.jobs), options.max_pixels)
     if leaks.pairs:
         queries = (part for name in names for part in ("--queries", name))
@@ -224,9 +226,12 @@ def _evaluate_tables(
     refuse_mentioned(row.path for row in rows)
     if options.labels is not None:
         rows = _with_truth(rows, options.labels.read())
-    return evaluate_rows(
-        mark_outsiders(rows, outsiders), ", ".join(names), reviewed, list(dict.fromkeys(classes))
-    )
+    rows, classes = mark_outsiders(rows, outsiders), list(dict.fromkeys(classes))
+    report = evaluate_rows(rows, ", ".join(names), reviewed, classes, options.taxa)
+    if report.broader is None or report.broader.broader_right is not None:
+        return report
+    text = "broader answers are not scored; add --taxa with the table that `crnr classify` used"
+    return replace(report, notes=[Note("taxa", text)])
 
 
 def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
@@ -247,6 +252,15 @@ def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction
         allowed = run.options.max_failure_rate
         refuse_too_many(left_out, len(run.source), allowed, "query", fate="no answer")
     return rows, copies, left_out
+
+
+def _list_notes(run: Run, of_features: Sequence[Features]) -> list[Note]:
+    """Return notes on feature files, and on a table of broader classes."""
+    broader = run.sureness.broader if run.sureness else None
+    return [
+        *(Note("source", text) for one in of_features for text in one.notes()),
+        *(broader.notes if broader else ()),
+    ]
 
 
 def _report_outsiders(progress: Progress, step: str, done: int, total: int) -> None:
@@ -339,6 +353,7 @@ def evaluate_rows(
     name: str,
     corrections: Corrections | None = None,
     classes: Sequence[str] = (),
+    taxa: Taxa | None = None,
 ) -> EvaluateReport:
     """Score the rows; the Unicode forms of a class in `classes`, or in the answers, are one class.
 
@@ -378,6 +393,7 @@ def evaluate_rows(
         sets=score_sets(known),
         thresholds=measure_rows(known, outsiders),
         open_set=score_open_set(known, outsiders),
+        broader=score_broader(known, outsiders, taxa),
         events=score_events(known, outsiders),
         reviewed=reviewed,
         classes=classes,

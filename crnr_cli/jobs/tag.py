@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,9 +29,9 @@ from crnr_cli.exports.xmp import (
     make_sidecar,
 )
 from crnr_cli.progress import Progress, silent
+from crnr_cli.results.taxa import Taxa
 from crnr_cli.sorting.named_files import NamedFiles
 from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT, folder_errors
-from crnr_cli.system.csv_file import read_records, require_file, require_utf_8
 from crnr_cli.system.files import lock_of, locked, replacing
 from crnr_cli.system.folders import Place
 from crnr_cli.system.names import stat_or_none
@@ -52,7 +52,7 @@ _MEANWHILE = "another program has changed it meanwhile"
 class TagOptions:
     naming: str = AUTO
     min_probability: float | None = None
-    taxa: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the ancestors of each class
+    taxa: Taxa | None = None  # for hierarchical keywords
     corrections: Path | None = None
     below: Sequence[Path] = ()  # more folders whose images may be tagged
     max_failure_rate: float = 1.0
@@ -114,30 +114,6 @@ def tag(table: Path, options: TagOptions, progress: Progress = silent) -> TagRep
                 if number % _REPORTED_EVERY == 0 or number == len(changes):
                     progress("tagging", number, len(changes))
     return report
-
-
-def read_taxa(path: Path) -> dict[str, list[str]]:
-    """Return the ancestors of each class, the broadest first, by a table with columns class and parent."""
-    require_file(path, "give a table with the columns class and parent")
-    parents: dict[str, str] = {}
-    for (name, parent), where, _ in read_records(path, ("class", "parent"), "write one row per class"):
-        for text in (name, parent):
-            require_utf_8(text, where, "the table")
-            if "|" in text:
-                raise DataError(f"{where}: {text!r} contains |, which separates levels in the metadata")
-        if not name:
-            raise DataError(f"{where}: the column class is empty")
-        if parents.setdefault(name, parent) != parent:
-            raise DataError(f"{where}: {name!r} has two parents, {parents[name]!r} and {parent!r}")
-    paths: dict[str, list[str]] = {}
-    for name in parents:
-        above = [name]
-        while parent := parents.get(above[-1], ""):
-            if parent in above:
-                raise DataError(f"{path}: {parent!r} is its own ancestor")
-            above.append(parent)
-        paths[name] = above[:0:-1]
-    return paths
 
 
 def _refuse_without_probability(table: Path, images: Sequence[ExportedImage], options: TagOptions) -> None:
@@ -265,9 +241,10 @@ def _read_sidecar(path: str) -> bytes | None:
         raise SidecarError(f"cannot read the sidecar ({e.strerror})") from e
 
 
-def _add(before: bytes | None, labels: Sequence[str], taxa: Mapping[str, Sequence[str]]) -> bytes:
+def _add(before: bytes | None, labels: Sequence[str], taxa: Taxa | None) -> bytes:
     keywords: dict[Property, list[str]] = {SUBJECT: list(labels)}
-    if levels := ["|".join([*taxa[label], label]) for label in labels if label in taxa]:
+    found = [label for label in labels if taxa and taxa.find(label)]
+    if taxa and (levels := ["|".join([*reversed(taxa.list_above(label)), label]) for label in found]):
         keywords[HIERARCHY] = levels
     return make_sidecar(keywords) if before is None else add_keywords(before, keywords)
 

@@ -23,9 +23,10 @@ from crnr_cli.jobs.evaluate import LEAKS, EvaluateReport
 from crnr_cli.report.found_images import ImageSearch, find_images, search_beside
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page
-from crnr_cli.results.decision import UNKNOWN, Prediction
+from crnr_cli.results.decision import Prediction
 from crnr_cli.results.intervals import macro_intervals
-from crnr_cli.results.scores import OpenSet, Scores, most_confused_pairs, wilson_interval
+from crnr_cli.results.scores import OpenSet, Scores, has_answer, most_confused_pairs, wilson_interval
+from crnr_cli.results.taxa import BroaderScores
 from crnr_cli.results.thresholds import ThresholdStep, ThresholdTable, list_thresholds
 from crnr_cli.wording import format_count, kind_in_words
 
@@ -86,7 +87,7 @@ def write_report(
             "mistakes": records[:_WORST],
             "folder": printable(folder),
             "n_mistakes": len(mistakes),
-            "without_answer": report.over_all.n - scores.n,
+            "without_answer": _describe_unanswered(report),
             "classes": _worst(report.over_all),
             "n_scored": len(report.over_all.classes),
             "histogram": histogram(report.rows),
@@ -112,6 +113,13 @@ def _warnings(report: EvaluateReport) -> list[str]:
     notes = [copies_note(report.copies, len(report.rows))] if report.copies else []
     notes += [note.text for note in report.notes if note.kind == LEAKS]
     return [printable(f"{note}.") for note in notes]
+
+
+def _describe_unanswered(report: EvaluateReport) -> str:
+    """Return a sentence on queries that are not in the matrix; empty if all are."""
+    count = report.over_all.n - report.scores.n
+    answer = "exact answer" if report.broader else "answer"
+    return f"Queries without an {answer} are not counted here: {count}." if count else ""
 
 
 def _accuracy(scores: Scores) -> str:
@@ -140,8 +148,9 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
     scores, answered = report.over_all, report.answered
     partly = answered < scores.n
     note = f"{scores.correct} of {scores.n} labelled correctly"
+    exact = "exact answer" if report.broader else "answer"
     if partly:
-        note += "; no answer counts as wrong"
+        note += f"; no {exact} counts as wrong"
     cards = [Card("Accuracy", scores.accuracy, scores.interval, note)]
     if events := report.events:
         note = f"{events.correct} of {format_count(events.n, 'event')} labelled correctly"
@@ -149,10 +158,11 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
             note += f"; {events.mixed} with several true classes not counted"
         cards.append(Card("Accuracy by event", events.accuracy, events.interval, note))
     if partly:
-        note = f"{answered} of {scores.n} got an answer"
+        note = f"{answered} of {scores.n} got an {exact}"
         if answered:
             note += f"; {_accuracy(report.scores)} of the answers are correct"
         cards.append(Card("Answer rate", report.answer_rate, wilson_interval(answered, scores.n), note))
+    cards += _broader_cards(report.broader)
     if report.rejected:
         count, right = len(report.rejected), report.rejected_guess_right
         note = f"{count} of {scores.n}; the best guess was right for {right}"
@@ -168,6 +178,18 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
     cards.append(Card("Macro recall", scores.macro.recall, intervals.recall, "the mean over classes"))
     cards.append(Card("Macro F1", scores.macro.f1, intervals.f1, "the mean over classes"))
     return cards
+
+
+def _broader_cards(found: BroaderScores | None) -> list[Card]:
+    if found is None or found.broader_right is None or not found.broader:
+        return []
+    share, interval = found.broader_accuracy, found.broader_interval
+    note = f"of {format_count(found.broader, 'broader answer')}, {found.broader_right} contain the true class"
+    both = f"of {format_count(found.exact + found.broader, 'answer')}, {found.right} are right"
+    return [
+        Card("Broader answers", share, interval, note),
+        Card("Exact or broader", found.accuracy, found.interval, both),
+    ]
 
 
 def _outsider_cards(found: OpenSet) -> list[Card]:
@@ -265,7 +287,7 @@ def choose_images(mistakes: Sequence[Prediction]) -> list[str]:
 
 def histogram(rows: Sequence[Prediction], bins: int = 20) -> list[dict[str, Any]] | None:
     """Return counts of right and wrong answers by margin, from 0 (or less, in CSVs of other programs)."""
-    known = [row for row in rows if row.truth and row.label not in (None, UNKNOWN) and row.margin is not None]
+    known = [row for row in rows if row.truth and has_answer(row) and row.margin is not None]
     if not known:
         return None
     margins: Array = np.array([row.margin for row in known])

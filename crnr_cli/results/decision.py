@@ -25,6 +25,7 @@ from crnr_cli.results.probability import Thresholds, round_probabilities
 
 OK = "ok"
 REJECTED = "rejected"
+BROADER = "broader"  # the label is an ancestor of classes, which `results.taxa` chooses
 UNKNOWN = "unknown"  # the label of a rejected query; a class of this name is refused
 
 
@@ -68,9 +69,11 @@ class Prediction(NamedTuple):
     margin: float | None
     status: str
     separation: float | None = None  # --reject compares this with its threshold
-    probability: float | None = None  # that the best class is right
+    probability: float | None = None  # that the label is right or, if it is unknown, the best class
     set: tuple[str, ...] | None = None  # the plausible labels, the best first
     date: str | None = None  # when the photograph was taken, if that was requested and is known
+    rank: str | None = None  # the level of the label in a table of broader classes
+    class_probability: float | None = None  # that the best class is right, if broader ones can be answers
     event: str | None = None  # the number of its event; this and the next are only read, from finished rows
     event_label: str | None = None
 
@@ -90,7 +93,7 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
         best.tolist(),
         margins(best, second, answers.signed).tolist(),
         separations.tolist(),
-        (unsure | _too_close(separations, answers.min_separation)).tolist(),
+        (unsure | is_too_close(separations, answers.min_separation)).tolist(),
         sureness,
         strict=True,
     )
@@ -105,7 +108,8 @@ def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Predictio
         found[query] = Prediction(batch.names[query], truths[query], None, None, None, None, error.status)
     if batch.dates:
         found = [row._replace(date=date or None) for row, date in zip(found, batch.dates, strict=True)]
-    return found
+    broader = answers.sureness.broader if answers.sureness else None
+    return broader.apply(found, answers) if broader else found
 
 
 def best_classes(residuals: Values, count: int) -> Array:
@@ -136,7 +140,8 @@ def margins(best: Array, second: Array, signed: bool = False) -> Array:
     return 1 - np.divide(best, second, out=np.ones_like(best), where=second != 0)
 
 
-def _too_close(separations: Array, limit: float) -> Array:
+def is_too_close(separations: Array, limit: float) -> Array:
+    """Return (m,): whether the best class is less separate than the limit."""
     # In the precision of the CSV, so that the decision can be repeated from the printed figures.
     return np.asarray(separations < separations.dtype.type(limit))
 

@@ -30,7 +30,7 @@ from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
 
 _RECORD_NUMBERS = ("residual", "margin", "separation")
 _TEXTS = ("path", "truth", "label", "runner_up", "status")
-_PARQUET_NUMBERS = ("residual", "margin", "separation", "probability")
+_PARQUET_NUMBERS = ("residual", "margin", "separation", "probability", "class_probability")
 
 
 def read_answers(path: Path) -> Predictions:
@@ -135,11 +135,10 @@ def parse_prediction(record: Any, where: str) -> Prediction:
         raise DataError(f"{where}: no {' or '.join(missing)}; was it written by `crnr classify`?")
     texts = {key: _text(record.get(key), key, where) for key in _TEXTS}
     numbers = {key: _number(record.get(key), key, where) for key in _RECORD_NUMBERS}
-    found: Any = record.get("probability")
-    probability = float(found) if _is_number(found) and 0 <= found <= 1 else None
     labels = record.get("set") if "probability" in record and texts["label"] else None
     if labels is not None and not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
         raise DataError(f"{where}: set is not a list of labels")
+    rank: Any = record.get("rank")
     return Prediction(
         path=texts["path"] or "",
         truth=texts["truth"],
@@ -149,12 +148,19 @@ def parse_prediction(record: Any, where: str) -> Prediction:
         margin=numbers["margin"],
         status=texts["status"] or (OK if texts["label"] else "no_label"),
         separation=numbers["separation"],
-        probability=probability,
+        probability=_probability(record.get("probability")),
         set=None if labels is None else tuple(labels),
         date=date if isinstance(date := record.get(DATE), str) else None,
+        rank=rank if isinstance(rank, str) else None,
+        class_probability=_probability(record.get("class_probability")),
         event=_text_or_none(record.get(EVENT)),
         event_label=_text_or_none(record.get(EVENT_LABEL)),
     )
+
+
+def _probability(value: Any) -> float | None:
+    """Return a probability; None for other values: another program may use this key."""
+    return float(value) if _is_number(value) and 0 <= value <= 1 else None
 
 
 def _text(value: Any, key: str, where: str) -> str | None:

@@ -12,10 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Values, as_float64, map_values, row_minima, row_sums, take_columns
+
+if TYPE_CHECKING:
+    from crnr_cli.results.taxa import BroaderClasses
 
 DECIMALS = 4  # of written probabilities: more than a calibration by 1000 samples supports
 
@@ -60,6 +64,7 @@ class Thresholds:
     certainty: Calibrated
     min_probability: float = 0.0  # a query whose best class is less probable is rejected
     least_in_set: float | None = None  # labels that are less probable are excluded; None: no label sets
+    broader: BroaderClasses | None = None  # which answer instead of a rejection, if they are probable enough
 
     def in_sets(self, probabilities: Array) -> Array:
         """Return which labels are plausible; there may be none."""
@@ -68,7 +73,8 @@ class Thresholds:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the CSV after the fixed ones."""
-        return ("probability",) if self.least_in_set is None else ("probability", "set")
+        of_sets = () if self.least_in_set is None else ("set",)
+        return ("probability", *of_sets, *(("rank", "class_probability") if self.broader else ()))
 
 
 def fit_probabilities(held_out: Sequence[tuple[Values, Array]], signed: bool = False) -> Calibrated:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.results.decision import UNKNOWN, Prediction
-from crnr_cli.results.scores import Interval, wilson_interval
+from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
+from crnr_cli.results.scores import Interval, guess_probability, wilson_interval
 
 _BINS = 15
 _PER_BIN = 20  # at least
@@ -61,16 +61,16 @@ class SetScores:
 
 
 def best_guess(row: Prediction) -> str | None:
-    """Return the class of the probability: the label or, for a rejected query, the best class."""
-    return row.runner_up if row.label == UNKNOWN else row.label
+    """Return the best class: the label unless the query is rejected or has a broader answer."""
+    return row.runner_up if row.label == UNKNOWN or row.status == BROADER else row.label
 
 
 def measure_reliability(rows: Sequence[Prediction]) -> Reliability | None:
     """Return the reliability; None if no row has both a probability and a true class."""
-    known = [row for row in rows if row.truth and row.probability is not None and best_guess(row)]
+    known = [row for row in rows if row.truth and guess_probability(row) is not None and best_guess(row)]
     if not known:
         return None
-    probability = np.array([row.probability for row in known], dtype=np.float64)
+    probability = np.array(list(map(guess_probability, known)), dtype=np.float64)
     right = np.array([best_guess(row) == row.truth for row in known])
     bin_of = bin_indexes(probability)
     error, interval = calibration_error(probability, right, bin_of)

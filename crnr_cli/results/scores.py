@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.results.decision import UNKNOWN, Prediction
+from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
 
 Interval = tuple[float, float]
 Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
@@ -247,8 +247,13 @@ def divide_by_truth(
 
 
 def has_answer(row: Prediction) -> bool:
-    """Return whether the row is labelled as a class: it neither failed nor was rejected."""
-    return row.label is not None and row.label != UNKNOWN
+    """Return whether the row is labelled as a class: it did not fail, and is neither rejected nor broader."""
+    return row.label is not None and row.label != UNKNOWN and row.status != BROADER
+
+
+def guess_probability(row: Prediction) -> float | None:
+    """Return the probability of the best class, if it is known."""
+    return row.class_probability if row.status == BROADER else row.probability
 
 
 def score_open_set(known: Sequence[Prediction], outsiders: Sequence[Prediction]) -> OpenSet | None:
@@ -256,7 +261,7 @@ def score_open_set(known: Sequence[Prediction], outsiders: Sequence[Prediction])
     if not outsiders:
         return None
     failed = sum(row.label is None for row in outsiders)
-    accepted = [row.label for row in outsiders if row.label is not None and has_answer(row)]
+    accepted = [row.label for row in outsiders if row.label not in (None, UNKNOWN)]
     return OpenSet(
         outsiders=len(outsiders) - failed,
         rejected=len(outsiders) - failed - len(accepted),
@@ -265,14 +270,14 @@ def score_open_set(known: Sequence[Prediction], outsiders: Sequence[Prediction])
         given=_count(accepted),
         true_classes=_count(row.truth for row in outsiders if row.truth),
         answers=len(accepted) + sum(map(has_answer, known)),
-        correct=sum(row.label == row.truth for row in known),
+        correct=sum(row.label == row.truth for row in known if has_answer(row)),
         auroc=auroc(
             _without_none(row.separation for row in known),
             _without_none(row.separation for row in outsiders),
         ),
         auroc_of_probability=auroc(
-            _without_none(row.probability for row in known),
-            _without_none(row.probability for row in outsiders),
+            _without_none(map(guess_probability, known)),
+            _without_none(map(guess_probability, outsiders)),
         ),
     )
 

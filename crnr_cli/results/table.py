@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,13 +19,16 @@ from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head
 from crnr_cli.wording import format_count
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
-MORE_COLUMNS = ("probability", "set")  # if the gallery holds probabilities
+MORE_COLUMNS = ("probability", "set", "rank", "class_probability")  # if the gallery holds probabilities
 DATE = "date"  # on request
 EVENT, EVENT_LABEL, _ = EVENT_COLUMNS = ("event", "event_label", "event_probability")  # the last, on request
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
-_NUMBERS = ("residual", "margin", "separation", "probability")
+_NUMBERS = ("residual", "margin", "separation", "probability", "class_probability")
 _PROBABILITY = f"%.{DECIMALS}f"
-_MORE_FORMATS = {"probability": _PROBABILITY, "set": "%s", DATE: "%s"}
+_MORE_FORMATS = {
+    **{"probability": _PROBABILITY, "set": "%s", "rank": "%s", "class_probability": _PROBABILITY},
+    DATE: "%s",
+}
 _LABEL = re.compile(r"(?:[^|\\]|\\.)+", re.DOTALL)  # in a set; a backslash makes the next character ordinary
 _QUOTED = re.compile('[,"\n\r]')  # a field with one of these characters needs quotes
 
@@ -49,6 +53,7 @@ class CsvFormatter:
         `more` names the columns of MORE_COLUMNS, and DATE, that the answers have.
         """
         self._classes, self._more = classes, more
+        self._has_more = [name in more for name in (*MORE_COLUMNS, DATE)]
         self._is_sure, self._is_dated = "probability" in more, DATE in more
         self._top = None if top is None else min(top, len(classes))
         number = number_format(dtype)
@@ -77,12 +82,8 @@ class CsvFormatter:
         extras = self._extra_values(answers)
         for query, extra in zip(answers.batch.rows.tolist(), extras, strict=True):
             row = rows[query]
-            path, truth, label, residual, runner_up, margin, status, separation, probability, labels, *_ = row
-            more: tuple[Any, ...] = ()
-            if self._is_sure:
-                more = (probability, _field(join_labels(labels or ())))[: len(self._more) - self._is_dated]
-            if self._is_dated:
-                more = (*more, row.date or "")
+            path, truth, label, residual, runner_up, margin, status, separation, *_ = row
+            more = self._more_values(row) if self._more else ()
             start = (_field(path), self._name(truth), self._name(label), residual, self._name(runner_up))
             lines[query] = self._answered % (*start, margin, status, separation, *more, *extra)
         for query, error in answers.batch.failures():
@@ -90,6 +91,12 @@ class CsvFormatter:
             date = (row.date or "",) if self._is_dated else ()
             lines[query] = self._unanswered % (_field(row.path), self._name(row.truth), error.status, *date)
         return rows, _encode(lines)
+
+    def _more_values(self, row: Prediction) -> Iterator[Any]:
+        """Yield the values of the columns of MORE_COLUMNS, and DATE, that the answers have."""
+        labels = _field(join_labels(row.set or ()))
+        values = (row.probability, labels, self._name(row.rank), row.class_probability, row.date or "")
+        return compress(values, self._has_more)
 
     def _name(self, name: str | None) -> str:
         return quote_name(name) if name else ""
@@ -206,6 +213,8 @@ def _prediction(
         probability=_probability(values.get("probability")),
         set=split_labels(values["set"] or "") if values["label"] and "set" in values else None,
         date=values.get(DATE),
+        rank=values.get("rank"),
+        class_probability=_probability(values.get("class_probability")),
         event=values.get(EVENT),
         event_label=values.get(EVENT_LABEL),
         **numbers,

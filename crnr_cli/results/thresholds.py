@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from crnr_cli.arrays import Array
-from crnr_cli.results.decision import UNKNOWN, Prediction
+from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
 from crnr_cli.results.probability import DECIMALS
 from crnr_cli.results.reliability import best_guess
-from crnr_cli.results.scores import Z95, Interval, wilson_interval
+from crnr_cli.results.scores import Z95, Interval, guess_probability, wilson_interval
 from crnr_cli.wording import format_count, is_or_are
 
 _SHOWN_RATES = (1.0, 0.98, 0.95, 0.9, 0.8, 0.65, 0.5)  # answer rates of the steps in a short table
@@ -127,6 +127,7 @@ class ThresholdTable:
     kind: str = "known query"  # of the items that are counted
     failed: int = 0  # queries among `n` without an answer at any threshold
     rejected: int = 0  # rejected queries among `n`, which count by their best guess
+    broader: int = 0  # queries among `n` with a broader answer, the same
     unplaced: int = 0  # answers without a probability, which are not among `n`
     outsiders: int = 0  # readable outsiders with a probability, which are not among `n`
 
@@ -141,6 +142,8 @@ class ThresholdTable:
             parts.append(f"{self.failed} of them failed, which no threshold answers")
         if self.rejected:
             parts.append(f"{self.rejected} of them rejected, counted by the best guess")
+        if self.broader:
+            parts.append(f"{self.broader} of them with a broader answer, counted by the best guess")
         if self.unplaced:
             parts.append(f"{format_count(self.unplaced, 'answer')} without a probability not counted")
         if self.outsiders:
@@ -207,24 +210,27 @@ def list_thresholds() -> Array:
 def measure_rows(known: Sequence[Prediction], outsiders: Sequence[Prediction]) -> ThresholdTable | None:
     """Return the table of known queries; None if no answer has a probability.
 
-    A rejected query counts by its best guess, as if the probability were the only reason to reject it.
+    A query that is rejected or has a broader answer counts by its best guess, as if the probability were the
+    only reason.
     """
-    placed = [row for row in known if row.probability is not None and best_guess(row)]
+    placed = [row for row in known if guess_probability(row) is not None and best_guess(row)]
     if not placed:
         return None
     failed = sum(row.label is None for row in known)
+    of_outsiders = list(map(guess_probability, outsiders))
     steps = measure_steps(
-        np.array([row.probability for row in placed], dtype=np.float64),
+        np.array(list(map(guess_probability, placed)), dtype=np.float64),
         np.array([best_guess(row) == row.truth for row in placed]),
         failed=failed,
-        outsiders=np.array([row.probability for row in outsiders if row.probability is not None]),
+        outsiders=np.array([one for one in of_outsiders if one is not None]),
     )
     return ThresholdTable(
         steps,
         failed=failed,
         rejected=sum(row.label == UNKNOWN for row in placed),
+        broader=sum(row.status == BROADER for row in placed),
         unplaced=len(known) - failed - len(placed),
-        outsiders=sum(row.probability is not None for row in outsiders),
+        outsiders=sum(one is not None for one in of_outsiders),
     )
 
 

@@ -144,12 +144,16 @@ def open_source(
     listed = ((image_of(path), size, mtime_ns) for path, _, size, mtime_ns in source.listing())
     refuse_listed(listed, are_images=source.kind == "pictures")
     if not len(source) and not allow_empty:
-        if list(names) == ["-"]:
-            raise DataError("-: the list of files on stdin is empty")
-        if len(names) > 1:
-            raise DataError(f"{', '.join(names)}: contain no images or feature files; {_OTHER_SOURCE}")
-        raise DataError(f"{names[0]}: contains no images or feature files; {_OTHER_SOURCE}")
+        _refuse_empty(names)
     return _read_as_asked(source, options, detected)
+
+
+def _refuse_empty(names: Sequence[str]) -> None:
+    if list(names) == ["-"]:
+        raise DataError("-: the list of files on stdin is empty")
+    if len(names) > 1:
+        raise DataError(f"{', '.join(names)}: contain no images or feature files; {_OTHER_SOURCE}")
+    raise DataError(f"{names[0]}: contains no images or feature files; {_OTHER_SOURCE}")
 
 
 def _read_as_asked(source: Source, options: InputOptions, detected: DetectedImages | None) -> Source:

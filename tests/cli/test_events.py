@@ -189,12 +189,17 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
             "--update keeps rows whose events may have changed; leave out --event-gap or --update",
         ),
         (
+            ["--event-gap", "1", "--min-probability", "0.5", "--taxa", "t.csv"],
+            "--event-gap labels events with classes only; leave out --taxa",
+        ),
+        (
             ["--event-gap", "1", "-o", "o.parquet"],
             "--event-gap cannot add columns to a Parquet file; choose --format csv or jsonl",
         ),
     ],
 )
 def test_contradictions_are_refused(crnr: Runner, arguments: list[str], message: str) -> None:
+    Path("t.csv").write_text("class,parent\nbars,lines\n")
     outcome = crnr("classify", "q", *arguments)
     assert (outcome.exit, outcome.out) == (2, "")
     assert outcome.err.startswith(f"error: {message}")

@@ -29,7 +29,9 @@ INPUTS = {
     ("classify", "sources"): "classify {} -o new.csv",
     ("classify", "gallery"): "classify queries -o new.csv -g {}",
     ("classify", "model_path"): "classify queries -o new.csv --model-path {}",
+    ("classify", "taxa"): "classify queries -o new.csv --min-probability 0.9 --taxa {}",
     ("evaluate", "sources"): "evaluate {}",
+    ("evaluate", "taxa"): "evaluate queries --min-probability 0.9 --taxa {}",
     ("evaluate", "gallery"): "evaluate queries -g {}",
     ("evaluate", "model_path"): "evaluate queries --model-path {}",
     ("evaluate", "outsiders"): "evaluate queries --outsiders {}",
@@ -88,7 +90,13 @@ INPUTS |= {
     for (command, parameter), line in list(INPUTS.items())
     if parameter in ("sources", "query")
 }
-INPUTS["verify", "labels"] = "verify gallery.h5 --source gallery --labels {}"
+INPUTS |= {
+    (command, "boxes"): line.replace("--labels", "--boxes")
+    for (command, parameter), line in list(INPUTS.items())
+    if parameter == "labels" and command != "split"
+}
+for table in ("labels", "boxes"):
+    INPUTS["verify", table] = f"verify gallery.h5 --source gallery --{table} {{}}"
 # Parameters that Typer makes paths of.
 PATHS = (
     *(
@@ -152,7 +160,7 @@ def test_every_path_is_in_the_table() -> None:
     changed = {("add", "gallery"), ("add", "sources"), ("remove", "gallery"), ("rename", "gallery")}
     changed.add(("correct", "gallery"))
     several = {("evaluate", "outsiders")}  # a list of paths
-    never_opened = {(command, "root") for command, name in found if name == "root"}
+    never_opened = {(command, name) for command, name in found if name in ("root", "box_root")}
     never_opened.add(("export", "path"))  # the output, whose format decides whether it is a folder
     never_opened.add(("review", "cache"))  # refused by its name, unless it is a .h5 file
     assert (found | changed | several) - never_opened == INPUTS.keys()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crnr_cli.exports.xmp import HIERARCHY, SUBJECT, make_sidecar, read_keywords
-from crnr_cli.jobs.tag import read_taxa
+from crnr_cli.results.taxa import read_taxa
 from helpers.each import check_each
 from helpers.runner import Outcome, Runner, ended, powerless, rows
 
@@ -58,7 +58,9 @@ def test_tagging_and_undoing(crnr: Runner) -> None:
         name: data for name, data in before.items() if name.endswith(".jpg")
     }
     done = contents()
-    again = "note: 2 images without a label to write\nno sidecars to write, 2 have the labels already\n"
+    again = (
+        "note: 2 images without a label to write\nno sidecars to write, 2 sidecars with the labels already\n"
+    )
     assert crnr("tag", "out.csv") == Outcome(0, "", again)
     assert contents() == done
     assert crnr("tag", "--undo", ".crnr-tag-1.jsonl") == Outcome(0, "", "2 sidecars as before\n")
@@ -140,7 +142,7 @@ def test_taxa_become_hierarchical_keywords(crnr: Runner) -> None:
     assert crnr("tag", "out.csv", "--taxa", "taxa.csv").exit == 0
     assert read_keywords(Path("q/a.jpg.xmp").read_bytes(), HIERARCHY) == ["mammal|canid|fox"]
     assert read_keywords(Path("q/b.jpg.xmp").read_bytes(), HIERARCHY) == ["mammal|canid|dog"]
-    assert read_taxa(Path("taxa.csv"))["mammal"] == []
+    assert read_taxa(Path("taxa.csv")).list_above("mammal") == []
 
 
 @pytest.mark.parametrize(

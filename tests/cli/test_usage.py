@@ -223,7 +223,7 @@ def test_the_options_with_a_fixed_set_of_values_are_choices() -> None:
     assert {option for _, option, _ in CHOICES} == {
         *("--method", "--methods", "--compare-with", "--factor", "--index", "--dtype", "--samples-axis"),
         *("--extractor-preset", "--filter", "--channels", "--layout", "--pool", "--block-norm"),
-        *("--provider", "--how", "--format", "--to", "--naming", "--box-unit"),
+        *("--provider", "--how", "--format", "--to", "--naming", "--box-unit", "--order"),
     }
 
 

@@ -104,7 +104,7 @@ DEPLOYMENTS = (
 )
 PREDICTIONS = (
     "path,truth,label,status,probability\n"
-    '"north/a.jpg#-0.1,0.25,0.5,0.3",,Vulpes vulpes,ok,0.91234567\n'
+    '"north/a.jpg#0.0,0.25,0.4,0.3",,Vulpes vulpes,ok,0.91234567\n'
     '"north/a.jpg#150,10,500,50",,person,ok,0.8\n'
     "south/é b.png,,Empty,ok,0.7\n"
     "south/d.jpg,,unknown,rejected,0.2\n"

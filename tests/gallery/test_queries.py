@@ -111,7 +111,8 @@ def test_everything_that_the_output_depends_on_identifies_a_run(crnr: Runner) ->
         other = prepare(gallery, **change).identity()
         assert {key for key in plain if plain[key] != other[key]} == {name}
     assert prepare(gallery, jobs=1, provider="cpu").identity() == plain
-    assert plain.keys() == {*changes, "crnr", "gallery", "--provider", "number of inputs", "list of inputs"}
+    others = {"crnr", "gallery", "--provider", "--dates", "number of inputs", "list of inputs"}
+    assert plain.keys() == {*changes, *others}
 
 
 def test_the_rule_for_rejecting_queries_is_described(crnr: Runner) -> None:

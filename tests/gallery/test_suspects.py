@@ -106,6 +106,15 @@ def test_labels_that_could_not_be_compared_come_last() -> None:
     assert (ranking[-1].suggested, ranking[-1].score, list(ranking[-1].candidates)) == (None, None, [])
 
 
+def test_scores_of_negated_scores_are_at_least_minus_one() -> None:
+    samples = Samples.of(np.eye(4), np.array([0, 0, 1, 1]))
+    residuals = np.array([[-2000.0, 0], [-3, 0.5], [-0.5, -0.25], [1, -1]])
+    ranking = rank_labels(residuals, samples, True, [])
+    assert [one.sample for one in ranking] == [2, 3, 1, 0]
+    expected = [1 - np.exp(-0.25), np.exp(-2) - 1, np.exp(-3.5) - 1, -1]
+    assert [one.score for one in ranking] == pytest.approx(expected)
+
+
 def test_the_score_compares_the_own_class_with_the_best_other() -> None:
     residuals = np.array([[0.5, 0.2, 0.4], [0.1, 0.4, 0.8], [np.nan] * 3])
     score, best = score_doubts(residuals, np.array([0, 0, 1]), False)

@@ -39,6 +39,7 @@ from crnr_cli.jobs.extract import ExtractOptions, extract
 from crnr_cli.recipe.recipe import make_steps
 from crnr_cli.results.edited import read_corrections
 from crnr_cli.results.journal import resumable
+from crnr_cli.results.taxa import MOST_LEVELS, BroaderClasses, read_taxa
 from crnr_cli.sources.boxes import BoxOptions
 from crnr_cli.sources.compact_listing import ImageFile
 from crnr_cli.sources.formats import Keys, matlab_process
@@ -458,7 +459,32 @@ def open_boxed_predictions(path: Path) -> object:
     return [json.loads(one.files[""]) if "" in one.files else one.files for one in made]
 
 
+def make_taxa(path: Path) -> None:
+    """With several levels, ranks and a name in two Unicode forms."""
+    rows = [
+        "fox,canid,species",
+        "dog,canid,species",
+        "canid,mammal,family",
+        "cat,mammal,",
+        "Ba\u0308r,mammal,",
+    ]
+    text = "\n".join(["class,parent,rank", *rows, "B\u00e4r,mammal,", "mammal,,class", "hen,bird,"])
+    path.write_text(text, encoding="utf-8")
+
+
+def open_taxa(path: Path) -> object:
+    """By its ancestors, and by the answers of a gallery: their probabilities never decrease upwards."""
+    taxa = read_taxa(path)
+    for name in taxa.parents:
+        assert len(set(taxa.list_above(name))) == len(taxa.list_above(name)) < MOST_LEVELS
+    broader = BroaderClasses.of(taxa, ["cat", "dog", "fox", "hen"])
+    places, sums = broader.choose(np.full((1, 4), 0.25), 0.5)
+    assert all(place < 0 or total >= 0.5 for place, total in zip(places, sums, strict=True))
+    return broader.names
+
+
 KINDS: dict[str, Kind] = {
+    "taxa": Kind(".csv", make_taxa, open_taxa, damage.csv_changed, 4),
     "sidecar": Kind(".xmp", make_sidecar_file, open_sidecar, damage.xml_changed, 4),
     "predictions with boxes": Kind(
         ".csv", make_boxed_predictions, open_boxed_predictions, damage.csv_changed, 4

@@ -320,7 +320,12 @@ def test_update_refuses_a_folder_in_place_of_its_record(inbox: Runner) -> None:
 def test_update_of_an_empty_folder_or_list_is_no_error(inbox: Runner) -> None:
     Path("empty").mkdir()
     missing = inbox("classify", "empty", "-o", "none.csv")
-    assert missing == Outcome(1, "", "error: empty: contains no images or feature files\n")
+    assert missing == Outcome(
+        1,
+        "",
+        "error: empty: contains no images or feature files; name a folder that contains images, or a "
+        "feature file\n",
+    )
     empty = ("classify", "empty", "-o", "none.csv", "--update")
     found = "note: empty: no images or feature files found\n"
     assert inbox(*empty) == Outcome(0, "", f"{found}note: none.csv: there is nothing to classify\n")

@@ -24,7 +24,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.jobs.review import choose_diverse
 from crnr_cli.progress import silent
 from crnr_cli.report.found_images import FoundImages, ImageSearch
-from crnr_cli.report.review import PER_PART, _Embedded
+from crnr_cli.report.review import PER_PART, EmbeddedImages
 from crnr_cli.system.extras import describe_missing
 from helpers.browser import data_of
 from helpers.patches import remove_extras
@@ -232,7 +232,7 @@ def test_first_images_are_large_and_small_ones_are_embedded_once(crnr: Runner) -
 @pytest.mark.parametrize("count", [255, 256, 257, 511, 512, 513, 900])
 def test_every_answer_keeps_its_own_image(count: int) -> None:
     """However the answers fall into parts: each name is asked for once, and its image is at its place."""
-    found = _Embedded(silent, "images")
+    found = EmbeddedImages(silent, "images")
     names = [f"{i}.png" if i % 5 else None for i in range(count)]
     with pytest.MonkeyPatch.context() as patch:
         asked: list[str] = []

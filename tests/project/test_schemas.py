@@ -19,6 +19,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from crnr_cli.exports.xmp import SUBJECT, make_sidecar
+from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs import model
 from helpers.lite import TINY, add_tiny_model
 from helpers.onnx_models import flat_model
@@ -37,15 +39,21 @@ LINES = {
         "build gallery -o e.h5 --event-gap 60s",
         "build gallery more -o b.h5 --update --dry-run",
         "build features.npz -o b.h5 --calibrate --neighbors 5 --index hnsw --pca 3 --power 0.5",
-        "build gallery -o b.h5 --parts 2x2 --extractor pixels --size 8x8 --method svm --allow-skipped",
+        "build gallery -o b.h5 --parts 2x2 --extractor pixels --size 8x8 --method nn --allow-skipped",
         f"build photos -o b.h5 --extractor {NETWORK} --mirror --whiten 0.9",
     ],
-    "add": ["add a.h5 more"],
+    "add": ["add a.h5 more --dry-run", "add a.h5 more"],
     "remove": [
         "remove a.h5 --example gallery/ant/0.png --dry-run",
         "remove a.h5 --example gallery/ant/0.png",
     ],
     "rename": ["rename a.h5 ant emu"],
+    "correct": [
+        "correct mixed.h5 marks.csv --dry-run",
+        "correct mixed.h5 marks.csv --dry-run --sources mixed",
+        "correct mixed.h5 marks.csv",
+        "correct mixed.h5 marks.csv --sources mixed",
+    ],
     "info": [
         "info",
         "info a.h5",
@@ -53,6 +61,8 @@ LINES = {
         "info odd.npz",
         "info --list-examples",
         "info network.h5",
+        "info calibrated.h5 --target-accuracy 0.5",
+        "info calibrated.h5 --target-accuracy 1",
         f"info {shlex.quote(str(TESTS))}/data/gallery-v1.h5",
         f"info {shlex.quote(str(TESTS))}/data/gallery-steps-v1.h5 --list-examples",
     ],
@@ -61,13 +71,18 @@ LINES = {
         "classify queries",
         "classify queries --allow-skipped --reject 0.05 --sets 0.9 -g calibrated.h5",
         "classify queries --top 2 -g calibrated.h5",
+        "classify queries --dates",
+        "classify queries --dates file --boxes boxes.csv --format jsonl",
+        "classify queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "classify queries --allow-skipped --dates file --event-gap 1h -g calibrated.h5",
         "classify features.npz -g features.h5",
     ],
     "evaluate": [
         "evaluate queries --allow-skipped",
         "evaluate queries --allow-skipped -g calibrated.h5 --reject 0.2 --sets 0.9 --outsiders others",
+        "evaluate queries --allow-skipped -g calibrated.h5 --outsiders others --target-accuracy 0.5",
         "evaluate out.csv",
+        "evaluate queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
         "evaluate events.csv",
         "evaluate features.npz -g features.h5",
     ],
@@ -75,12 +90,17 @@ LINES = {
         "explain queries/ant/9.png",
         "explain queries/ant/9.png -g calibrated.h5 --compare-with nn",
         "explain queries/ant/9.png -g tiles.h5",
-        "explain features.npz#1 -g features.h5 --compare-with svm",
+        "explain features.npz#1 -g features.h5 --compare-with nn",
     ],
-    "audit": ["audit dirty --queries queries --allow-skipped", "audit gallery.h5", "audit features.npz"],
+    "audit": [
+        "audit dirty --queries queries --allow-skipped",
+        "audit gallery.h5",
+        "audit dirty --all",
+        "audit features.npz",
+    ],
     "review": ["review out.csv -o r.html"],
-    "compare": ["compare gallery --holdout 0.5 --draws 2 --methods crnr,nn,svm"],
-    "tune": ["tune gallery --folds 2", "tune features.npz --folds 2 --try-pca 2,3"],
+    "compare": ["compare gallery --holdout 0.5 --draws 2 --methods crnr,nn,crc"],
+    "tune": ["tune features.npz --folds 2 --try-pca 2,3"],
     "split": [
         "split dirty --train tr --test te --dry-run",
         "split dirty --train tr --test te --dry-run --event-gap 5m",
@@ -91,18 +111,67 @@ LINES = {
         "sort out.csv sorted --allow-skipped",
         "sort --undo sorted/.crnr-sort-1.jsonl",
     ],
+    "tag": [
+        "tag answers.csv --dry-run",
+        "tag answers.csv",
+        "tag --undo .crnr-tag-1.jsonl",
+    ],
+    "export": [
+        "export answers.csv --to megadetector -o md.json",
+        "export answers.csv --to label-studio -o tasks.json",
+        "export answers.csv --to coco -o coco.json",
+        "export answers.csv --to camtrap-dp -o dp --deployments deployments.csv",
+    ],
     "extract": [
         "extract queries -o f.h5 --allow-skipped",
         "extract queries -o f.h5 --update --allow-skipped",
+        "extract queries -o like.h5 --like gallery.h5 --dates --allow-skipped",
     ],
     "model-list": ["model list"],
     "model-get": [f"model get {TINY}", f"model get {TINY}"],
     "model-check": [f"model check {NETWORK}", f"model check {NETWORK} --image photos/ant/0.png"],
 }
+# Lines that import scikit-learn, whose methods have other scores, or that take long; they run in this order.
+SLOW_LINES = (
+    "build gallery -o s.h5 --method svm",
+    "audit s.h5 --all",
+    "explain features.npz#1 -g features.h5 --compare-with svm",
+    "compare gallery --holdout 0.5 --draws 2 --methods crnr,svm,softmax",
+    "tune gallery --folds 2",
+)
+# Options that add keys to the output, or print another one.
+TELLING = (
+    "--dry-run",
+    "--undo",
+    "--list-examples",
+    "--all",
+    "--target-accuracy",
+    "--sets",
+    "--top",
+    "--dates",
+)
 # Keys that no line above prints: for similar classes and for scenes, and for a network of a hub.
 UNSEEN = {"audit": {"classes", "confused", "share", "mirrored"}, "model-get": {"commit"}}
 # The keys of objects that have others too, which depend on the extractor or on the method.
 OPEN = (["name"], ["method", "accuracy", "interval", "lead", "lead_error"])
+# A correction, a removal, a confirmed label, and a file that changes after the gallery was built.
+MARKS = """path,label,corrected,remove
+mixed/ant/0.png,ant,bee,
+mixed/bee/0.png,bee,,x
+mixed/cow/0.png,cow,cow,
+mixed/cow/1.png,cow,ant,
+"""
+# Labels for a new sidecar, for an old one and for a box, a rejected query, and a file that is gone.
+ANSWERS = """path,truth,label,status,probability,timestamp
+shots/ant/0.png,,ant,ok,0.9,2026-07-01T05:06:07Z
+shots/ant/1.png,,bee,ok,0.8,2026-07-01T05:06:08Z
+"shots/ant/2.png#0.1,0.25,0.5,0.3",,ant,ok,0.7,2026-07-01T05:06:09Z
+shots/ant/3.png,,unknown,rejected,0.2,
+shots/ant/gone.png,,ant,ok,0.6,
+"""
+DEPLOYMENTS = """deploymentID,latitude,longitude,deploymentStart,deploymentEnd
+d1,52.5,13.4,2026-01-01T00:00:00Z,2026-12-31T00:00:00Z
+"""
 Schema = dict[str, Any]
 
 
@@ -160,19 +229,30 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     (here / "others").mkdir()
     for i in range(4):
         noise(i).save(here / "others" / f"{i}.png")
+    make_images(here / "mixed", per_class=5)
+    (here / "marks.csv").write_text(MARKS)
+    make_images(here / "shots", ("ant",), per_class=4)
+    (here / "shots/ant/1.png.xmp").write_bytes(make_sidecar({SUBJECT: ["holiday"]}))
+    (here / "answers.csv").write_text(ANSWERS)
+    (here / "deployments.csv").write_text(DEPLOYMENTS)
+    (here / "boxes.csv").write_text("path,x,y,width,height\nqueries/ant/9.png,0,0,4,4\n")
     make_features(here / "features.npz")
+    (here / "taxa.csv").write_text("class,parent\nant,insect\nbee,insect\n")
     np.savez(here / "odd.npz", a=np.eye(3), b=np.eye(3))
     flat_model(here / "model.onnx", ["n", 3, 8, 8])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         patch.setenv("CRNR_MODELS", str(here / "models"))
         patch.setattr(model, "_SECONDS", 0)
+        # The decoders of the lines before are kept: one that just started would be slower.
+        patch.setattr(DecoderPool, "start_early", lambda self: None)
         add_tiny_model(here, patch)
         for line in (
             "build gallery",
             "build gallery -o a.h5",
             "build gallery --calibrate -o calibrated.h5",
             "build features.npz -o features.h5",
+            "build mixed -o mixed.h5",
             "build gallery -o tiles.h5 --parts 2x2 --extractor pixels",
             f"build photos -o network.h5 --extractor {NETWORK}",
             "classify queries -o out.csv --allow-skipped",
@@ -180,6 +260,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         ):
             outcome = crnr(*shlex.split(line), "-q")
             assert outcome.exit == 0, outcome.err
+        noise(2).save(here / "mixed/cow/1.png")  # an example that has changed cannot be moved
         yield crnr
 
 
@@ -189,23 +270,45 @@ def print_documents(ready: Runner) -> Callable[[str], list[Any]]:
 
     @cache
     def run_lines(name: str) -> list[Any]:
-        documents: list[Any] = []
-        for line in LINES[name]:
-            outcome = ready(*shlex.split(line), "--json")
-            assert outcome.exit in (0, 3), (line, outcome.err)
-            assert outcome.out, line
-            # classify prints one document per line.
-            documents += map(json.loads, outcome.out.splitlines() if name == "classify" else [outcome.out])
-        return documents
+        return [document for line in LINES[name] for document in run_line(ready, line)]
 
     return run_lines
+
+
+def run_line(crnr: Runner, line: str) -> list[Any]:
+    """Return the JSON that a line prints: one document or, of classify, one per query."""
+    outcome = crnr(*shlex.split(line), "--json")
+    assert outcome.exit in (0, 3), (line, outcome.err)
+    assert outcome.out, line
+    return [
+        json.loads(each)
+        for each in (outcome.out.splitlines() if line.startswith("classify") else [outcome.out])
+    ]
+
+
+def find_errors(name: str, document: Any) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in validator(name).iter_errors(document)][:3]
 
 
 @pytest.mark.parametrize("name", LINES)
 def test_json_output_follows_its_schema(print_documents: Callable[[str], list[Any]], name: str) -> None:
     for document in print_documents(name):
-        errors = [f"{error.json_path}: {error.message}" for error in validator(name).iter_errors(document)]
-        assert not errors, errors[:3]
+        assert not find_errors(name, document)
+
+
+@pytest.mark.slow
+def test_json_output_of_slow_lines_follows_its_schema(ready: Runner) -> None:
+    for line in SLOW_LINES:
+        for document in run_line(ready, line):
+            assert not find_errors(line.partition(" ")[0], document), line
+
+
+def test_json_of_a_network_that_cannot_be_used_follows_its_schema(ready: Runner) -> None:
+    (ready.here / "bad.onnx").write_bytes(b"no network")
+    for name in ("bad.onnx", "model.onnx"):  # the latter needs a preset
+        outcome = ready("model", "check", name, "--json")
+        assert outcome.exit in (1, 2), outcome.err
+        assert not find_errors("model-check", json.loads(outcome.out))
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -232,6 +335,15 @@ def test_every_command_with_json_has_a_schema() -> None:
     }
     assert {path.stem for path in FOLDER.glob("*.json")} == {*printing, COMMON}
     assert set(LINES) == printing
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_options_that_change_the_keys_have_a_line(name: str) -> None:
+    words = {word for line in LINES[name] for word in shlex.split(line)}
+    declared = {
+        opt for parameter in declared_commands()[name.replace("-", " ")].params for opt in parameter.opts
+    }
+    assert declared.intersection(TELLING) <= words
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)

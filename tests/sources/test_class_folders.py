@@ -111,8 +111,10 @@ def test_a_new_class_is_named(built: Runner) -> None:
     assert (outcome.exit, outcome.out) == (1, "")
     outcome = built("add", "gallery.h5", "Downloads/IMG_0001.png", "--class", "dog")
     assert (outcome.exit, outcome.out) == (0, "")
-    assert outcome.err.splitlines()[:2] == [
+    assert outcome.err.splitlines()[:3] == [
         "note: class dog is new: 1 example, such as Downloads/IMG_0001.png",
+        "note: class dog has only one example, which crnr cannot hold out: --calibrate, tune, compare and "
+        "audit do not test such a class; add more examples",
         "added: Downloads/IMG_0001.png",
     ]
     again = built("add", "gallery.h5", "Downloads/IMG_0001.png", "--class", "dog")

@@ -73,7 +73,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--dates', '--event-gap', '--event-by', '--model-path', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--dates', '--event-gap', '--event-by', '--model-path', '--provider', '--taxa', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -81,6 +81,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--output' = 'file'
                 '--cache' = 'file'
                 '--model-path' = 'file'
+                '--taxa' = 'file'
                 '--boxes' = 'file'
                 '--labels' = 'file'
                 '--format' = @('csv', 'jsonl', 'parquet')
@@ -114,7 +115,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--sets', '--min-answer-rate', '--min-rejected', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--taxa', '--sets', '--min-answer-rate', '--min-rejected', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -124,6 +125,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--corrections' = 'file'
                 '--labels' = 'file'
                 '--model-path' = 'file'
+                '--taxa' = 'file'
                 '--boxes' = 'file'
                 '--outsiders' = 'folder'
                 '--images-from' = 'folder'
