@@ -34,7 +34,7 @@ from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.results.decision import OK, Answers, make_predictions
 from crnr_cli.results.formats import values_by_class
 from crnr_cli.results.probability import round_probabilities
-from crnr_cli.results.table import DATE
+from crnr_cli.results.table import DATE, EVENT, EVENT_LABEL
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.opening import open_source
@@ -43,7 +43,13 @@ from crnr_cli.sources.walk import list_images
 from crnr_cli.system.cores import available_cores, product_threads
 from crnr_cli.wording import format_count, not_one_of
 
-_ON_REQUEST = {DATE, "rank", "class_probability"}  # columns of options that the API does not have
+_ON_REQUEST = {
+    DATE,
+    EVENT,
+    EVENT_LABEL,
+    "rank",
+    "class_probability",
+}  # columns of options that the API does not have
 STRONGEST = 8  # gallery samples of an explanation, as in `crnr explain`
 Name = str | os.PathLike[str]
 # One file or folder, several, or rows of features as an array: (m, d), or (d,) for one row.

@@ -26,6 +26,7 @@ from crnr_cli.cli.console import (
     shown_progress,
     write_csv,
 )
+from crnr_cli.cli.events import EventGap, with_events
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import HiddenNames, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
 # How samples become vectors, which a gallery has decided already.
 _OF_SOURCES = [
-    name for name in parameter_names(VectorOptions, Steps, PreprocessingOptions) if name != "provider"
+    "event_gap",
+    *(name for name in parameter_names(VectorOptions, Steps, PreprocessingOptions) if name != "provider"),
 ]
 _SHOWN = 10  # rows of a table
 _MEMBERS = 3  # of a group
@@ -92,6 +94,7 @@ def audit(
         int | None,
         typer.Option(parser=Whole(0), metavar="N", help="Exit with 4 if more than N labels look wrong."),
     ] = None,
+    event_gap: EventGap = None,
     *,
     listing: Listing,
     vectors: VectorOptions,
@@ -105,14 +108,13 @@ def audit(
 
     Checks every example of a gallery, or of the folders to build one from, against the others.
     """
-    early = EarlyNotes(output.quiet)
     reading = reading_of(
         input,
         vectors,
         network,
         command="audit",
         steps=steps.make_steps(),
-        on_notes=early,
+        on_notes=(early := EarlyNotes(output.quiet)),
         **error_handling.to_fields(),
     )
     from crnr_cli.gallery.hdf5_contents import is_gallery
@@ -126,7 +128,7 @@ def audit(
         model = vectors.extractor if isinstance(vectors.extractor, Path) else None
         _refuse_settings(context, model)
     with shown_progress(output.quiet) as progress:
-        report = run(sources, reading, queries or [], model, progress)
+        report = run(sources, with_events(reading, event_gap), queries or [], model, progress)
     if csv:
         write_csv(csv, CSV_COLUMNS, csv_rows(report, everything=listing.everything))
     notes: list[str] = []

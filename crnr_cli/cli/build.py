@@ -16,6 +16,7 @@ from crnr_cli.cli.boundary import noting_unchanged
 from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, given_values, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, say, shown_progress
+from crnr_cli.cli.events import EventGap, with_events
 from crnr_cli.cli.gallery_report import NOT_LISTED, Replaced, show_report
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD, Choice, HiddenNames, Number, Whole
@@ -160,9 +161,10 @@ class ParameterOptions:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-_FIXED = parameter_names(
-    VectorOptions, Steps, PreprocessingOptions, MethodOptions, ParameterOptions
-)  # by --update
+_FIXED = [
+    *parameter_names(VectorOptions, Steps, PreprocessingOptions, MethodOptions, ParameterOptions),
+    "event_gap",
+]  # by --update
 
 
 @make_command(side_by_side="calibrate")  # which fits and classifies many small parts of the gallery
@@ -186,6 +188,7 @@ def build(
         ),
     ] = False,
     cache: options.Cache = None,
+    event_gap: EventGap = None,
     dry_run: options.DryRun = False,
     dask: options.Dask = None,
     *,
@@ -208,6 +211,8 @@ def build(
     reading = reading_of(
         input, vectors, network, steps=steps.make_steps(), on_notes=early, **error_handling.to_fields()
     )
+    if event_gap is not None:
+        reading = with_events(reading, event_gap)
     from crnr_cli.jobs.build import BuildOptions
     from crnr_cli.jobs.build import build as run_build
     from crnr_cli.jobs.update import update as run_update

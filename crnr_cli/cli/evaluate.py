@@ -292,6 +292,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "sets": _sets_record(report),
         "open_set": _open_set_record(report),
         "broader": report.broader.to_record() if report.broader else None,
+        "events": _events_record(report),
         "classes": [vars(score) for score in scores.classes],
         "confusion": list(scores.confusion_rows()) if len(scores.classes) <= _MAX_MATRIX else None,
         "confusion_cells": scores.cells.tolist(),
@@ -327,6 +328,11 @@ def _known_record(report: EvaluateReport) -> dict[str, Any]:
 def _sets_record(report: EvaluateReport) -> dict[str, Any] | None:
     sets = report.sets
     return {**asdict(sets), "coverage": sets.coverage, "interval": sets.interval} if sets else None
+
+
+def _events_record(report: EvaluateReport) -> dict[str, Any] | None:
+    found = report.events
+    return {**asdict(found), "accuracy": found.accuracy, "interval": found.interval} if found else None
 
 
 def _open_set_record(report: EvaluateReport) -> dict[str, Any] | None:

@@ -86,6 +86,11 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         ("accuracy", format_share(scores.accuracy, scores.interval), remark),
         ("macro F1", format_number(scores.macro.f1), "every class counts the same"),
     ]
+    if events := report.events:
+        remark = f"{events.correct} of {format_count(events.n, 'event')} correct"
+        if events.mixed:
+            remark += f"; {events.mixed} with several true classes not counted"
+        facts.append(("accuracy by event", format_share(events.accuracy, events.interval), remark))
     if partly:
         remark = f"{report.answered} of {scores.n} got an {exact}"
         if report.answered:

@@ -12,6 +12,7 @@ import typer
 from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.command import given_values, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_some, shown_progress
+from crnr_cli.cli.events import EventGap
 from crnr_cli.cli.options import (
     DryRun,
     ErrorHandlingOptions,
@@ -59,6 +60,7 @@ class Division:
             help="Place files in this way: {choices}.",
         ),
     ] = "copy"
+    event_gap: EventGap = None
     group_similar: Annotated[
         bool,
         typer.Option(
@@ -117,6 +119,7 @@ def split(
         seed=division.seed or 0,
         how=division.how,
         dry_run=division.dry_run,
+        event_gap=division.event_gap,
         group_similar=division.group_similar,
         portable_names=division.portable_names,
         **input.to_fields(),
@@ -149,6 +152,7 @@ def _record(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> d
             name: {"gallery": own, "queries": others} for name, (own, others) in report.classes.items()
         },
         "copies": report.copies,
+        "events": report.events,
         "similar": report.similar,
         "passed_over": report.unrelated,
         "left_out": [{"name": row.path, "reason": row.reason} for row in report.left_out],
@@ -169,6 +173,8 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
             f"note: {format_count(report.copies, 'file')} {is_or_are(report.copies)} an exact copy of "
             "another file; copies stay together"
         )
+    if report.events is not None:
+        say(f"note: {format_count(report.events, 'event')} of several images; an event stays together")
     if report.similar:
         are = "are near duplicates or mirror images of other files"
         if report.similar == 1:

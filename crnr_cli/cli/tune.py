@@ -24,6 +24,7 @@ from crnr_cli.cli.console import (
     say_notes,
     shown_progress,
 )
+from crnr_cli.cli.events import EventGap, with_events
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import METHOD_LIST, HiddenNames, Number, Whole
@@ -45,7 +46,8 @@ _OPTIONS = {"weight": "crc-weight"}  # of build, for parameters that have anothe
 
 # How samples are read; `build` has the same options.
 _READING = [
-    name for name in parameter_names(VectorOptions, PreprocessingOptions, SourceOptions) if name != "jobs"
+    *(name for name in parameter_names(VectorOptions, PreprocessingOptions, SourceOptions) if name != "jobs"),
+    "event_gap",
 ]
 
 _Folds = Annotated[
@@ -109,6 +111,7 @@ def tune(
     neighbors: _Neighbors = None,
     try_mirror: _TryMirror = False,
     plot: _Plot = None,
+    event_gap: EventGap = None,
     dask: options.Dask = None,
     *,
     vectors: VectorOptions,
@@ -128,6 +131,7 @@ def tune(
     reading = reading_of(
         input, vectors, network, command="tune", on_notes=early, **error_handling.to_fields()
     )
+    reading = with_events(reading, event_gap)
     if try_mirror:
         reading = replace(reading, extractor=_try_mirror(reading.extractor))
     from crnr_cli.jobs.tune import TuneOptions

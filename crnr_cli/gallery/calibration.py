@@ -19,7 +19,13 @@ import numpy as np
 from crnr_cli.arrays import Array, Values, take_columns
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import first_of_copies_mask, group_copies, held_out_residuals, stratified_folds
+from crnr_cli.methods.folds import (
+    first_of_copies_mask,
+    group_copies,
+    held_out_residuals,
+    join_events,
+    stratified_folds,
+)
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes, standout
 from crnr_cli.results.probability import Calibrated, fit_probabilities, round_probabilities
@@ -138,16 +144,18 @@ def calibrate(
     hashes: Sequence[str],
     jobs: int = 1,
     progress: Progress = silent,
+    events: Array | None = None,
 ) -> Calibration:
     """Hold out a part of every class and classify it by the rest, until there are enough values.
 
-    Up to `jobs` parts are classified at the same time, if there is enough memory.
+    Samples of one event, if there are `events`, are held out together. Up to `jobs` parts are classified at
+    the same time, if there is enough memory.
     """
     class_index = samples.class_index
     copies = group_copies(samples.vectors, hashes)
     is_tested = first_of_copies_mask(class_index, copies)
     count = max(_FOLDS, -(-int(is_tested.sum()) // _ENOUGH))
-    fold_of = stratified_folds(class_index, count, copies=copies)
+    fold_of = stratified_folds(class_index, count, copies=join_events(copies, events))
     tested = np.bincount(fold_of[is_tested & (fold_of >= 0)], minlength=count)
     if not tested.any():
         raise DataError(

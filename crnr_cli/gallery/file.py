@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,6 +175,9 @@ def _to_content(gallery: FittedGallery) -> HDF5Contents:
         "method": gallery.method.name,
         **gallery.method.to_stored(),
     }
+    if gallery.event_gap is not None:
+        root["event_gap"] = gallery.event_gap
+        arrays["samples/date"] = to_bytes(gallery.table.dates)
     if gallery.label_type:
         root["label_type"] = gallery.label_type
     attributes = {"/": root, "recipe": recipe.attributes}
@@ -203,6 +207,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
         labels=LazyLabels(classes, class_index),
         hashes=LazyTexts(arrays["samples/sha256"]),
         stamps=LazyStamps.read_from(arrays),
+        dates=LazyTexts(arrays["samples/date"]) if "samples/date" in arrays else [],
     )
     recipe = Recipe.from_stored(
         Stored(
@@ -224,6 +229,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
         ),
         label_type=root.get("label_type", b"").decode(),
         cleaning=CleaningTable.read_from(arrays),
+        event_gap=_read_event_gap(root, table) if "event_gap" in root else None,
     )
     n, d = gallery.samples.vectors.shape
     if gallery.label_type not in ("", *LABEL_TYPES):
@@ -233,6 +239,15 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
     if not len(gallery.names) == len(gallery.hashes) == len(class_index) == n or recipe.n_outputs != d:
         raise ValueError("the arrays have different sizes")
     return gallery
+
+
+def _read_event_gap(root: Mapping[str, Any], table: SampleTable) -> float:
+    """Return the gap between events; ValueError if the dates are no dates."""
+    gap = float(root["event_gap"])
+    if not (math.isfinite(gap) and gap >= 0):
+        raise ValueError("the gap between events is not a time")
+    table.group_events(gap)
+    return gap
 
 
 def _below(group: str, arrays: dict[str, Array]) -> dict[str, Array]:

@@ -77,6 +77,7 @@ def make_gallery(
         recipe=read.recipe,
         method=method,
         state=fit_method(method, samples) | index,
+        event_gap=read.event_gap,
     )
     return gallery, notes
 

@@ -17,6 +17,7 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp, Values, map_values, row_minima, take_rows
 from crnr_cli.errors import NotConverged
 from crnr_cli.gallery.calibration import Calibration, calibrate
+from crnr_cli.images.events import group_by_gap
 from crnr_cli.methods import Method, Samples, State
 from crnr_cli.methods.base import RefittedSamples, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
@@ -204,10 +205,21 @@ class SampleTable(Table):
     labels: Sequence[str] = field(default_factory=list)
     hashes: Sequence[str] = field(default_factory=list)  # SHA-256 of each sample's content
     stamps: Sequence[Stamp] = field(default_factory=list)  # of the samples' files
+    dates: Sequence[str] = field(default_factory=list)  # when photographs were taken; empty unless requested
 
     def with_stamps(self) -> SampleTable:
         """Return a table with stamps: unknown stamps are zero."""
         return self if self.stamps else replace(self, stamps=[Stamp()] * len(self))
+
+    def group_events(self, gap: float | None) -> Array | None:
+        """Return (n,): the event of every sample, by the gap in seconds; None without a gap."""
+        return None if gap is None else group_by_gap(list(self.names), list(self.dates), gap)
+
+    def with_dates(self, are_wanted: bool) -> SampleTable:
+        """Return a table with dates: unknown dates are empty. If none are wanted, there are no dates."""
+        if not are_wanted:
+            return replace(self, dates=[])
+        return self if self.dates else replace(self, dates=[""] * len(self))
 
 
 _OF_CLEANING = {
@@ -280,6 +292,12 @@ class FittedGallery:
     sha256: str = ""  # of the file it was loaded from
     label_type: str = ""  # of the labels that an estimator was fitted to, unless text
     cleaning: CleaningTable = field(default_factory=CleaningTable)
+    event_gap: float | None = None  # seconds between the photographs of an event; None: no events
+
+    @property
+    def events(self) -> Array | None:
+        """(n,): the event of every sample; samples of one event are held out together. None: no events."""
+        return self.table.group_events(self.event_gap)
 
     @property
     def names(self) -> Sequence[str]:
@@ -340,8 +358,12 @@ class FittedGallery:
 
     def calibrate(self, jobs: int, progress: Progress = silent) -> FittedGallery:
         """Return the gallery with a calibration; up to `jobs` folds are classified at once."""
-        found = calibrate(self.samples_to_hold_out, self.method, self.hashes, jobs, progress)
-        return replace(self, calibration=found)
+        return replace(self, calibration=self._calibrate(jobs, progress))
+
+    def _calibrate(self, jobs: int = 1, progress: Progress = silent) -> Calibration:
+        return calibrate(
+            self.samples_to_hold_out, self.method, self.hashes, jobs, progress, events=self.events
+        )
 
     @property
     def samples_to_hold_out(self) -> Samples:
@@ -364,9 +386,9 @@ class FittedGallery:
     @cached_property
     def certainty(self) -> Calibrated:
         """The probabilities of answers: as stored, or computed once, on first access."""
-        stored = self.calibration or calibrate(self.samples_to_hold_out, self.method, self.hashes)
+        stored = self.calibration or self._calibrate()
         if stored.certainty is None or self.has_outdated_calibration:
-            stored = calibrate(self.samples_to_hold_out, self.method, self.hashes)
+            stored = self._calibrate()
         assert stored.certainty is not None
         return stored.certainty
 
@@ -387,6 +409,7 @@ def describe(gallery: FittedGallery) -> dict[str, Any]:
         "factor": gallery.factor,
         **_describe_index(gallery),
         **gallery.recipe.facts(),
+        **({} if gallery.event_gap is None else {"event_gap": gallery.event_gap}),
         "calibration": gallery.calibration.origin if gallery.calibration else None,
         "thresholds": thresholds.to_record() if thresholds else None,
         "classes": dict(zip(gallery.classes, counts, strict=True)),

@@ -41,6 +41,7 @@ from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
+    from crnr_cli.results.events import EventOptions
     from crnr_cli.results.taxa import Taxa
 
 _MANY_CLASSES = 1000  # with more, only the best are written by default
@@ -60,6 +61,7 @@ class QueryOptions(InputOptions):
     format: str = "csv"  # of the output: csv, jsonl or parquet
     model: Path | None = None  # the path of the gallery's network, if it has moved
     cache: Path | None = None  # a feature file of the images, to read their features from
+    events: EventOptions | None = None  # how queries are grouped, to answer each group; None: not at all
     find_copies: bool = False  # look for queries that are also in the gallery, or similar to its samples
 
 
@@ -141,6 +143,7 @@ class Run:
             "--provider": options.provider if self.gallery.recipe.has_network else None,
             "--format": options.format,
             "--dates": options.dates,
+            **({options.events.option: options.events.value} if options.events else {}),
             **({"--taxa": options.taxa.digest()} if options.taxa else {}),
         }
 
@@ -281,7 +284,7 @@ def with_calibration(
     stored = gallery.calibration
     if stored is not None and stored.is_outdated(gallery.method):
         return compute()
-    if options.min_probability is not None or options.sets is not None:
+    if options.min_probability is not None or options.sets is not None or options.events is not None:
         is_ready = stored is not None and stored.certainty is not None
         return gallery if is_ready else compute()
     if options.reject is None or stored:

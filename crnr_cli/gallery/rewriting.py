@@ -45,7 +45,8 @@ def rewrite(
         if model:
             gallery = with_model_at(model, gallery, path)
         vectors, table, cleaning = gallery.samples.vectors, gallery.table.with_stamps(), Cleaning.of(gallery)
-        new = change(gallery, ReadSamples(recipe=gallery.recipe, table=table, values=vectors), cleaning)
+        old = ReadSamples(recipe=gallery.recipe, table=table, values=vectors, event_gap=gallery.event_gap)
+        new = change(gallery, old, cleaning)
         changes, notes = compare_tables(table, new.table), new.notes
         kept = (step for step in gallery.recipe.steps if step.learns and not step.is_refitted)
         learnt = [step.describe() for step in kept]

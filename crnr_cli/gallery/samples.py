@@ -42,6 +42,7 @@ class Reading(InputOptions):
     extractor: ExtractorOptions = field(default_factory=ExtractorOptions)
     steps: tuple[Step, ...] = ()  # not yet fitted
     dtype: str = "float32"
+    event_gap: float | None = None  # seconds between the photographs of an event, which have dates then
     label: str | None = None  # the class of all samples, instead of their folders or labels
     command: str = "build"  # that reads the source, for remedies
     # Called with the notes that are known before the samples are read, which may take long.
@@ -86,6 +87,12 @@ class ReadSamples:
     values: Array  # (n, d): unit vectors or, for a recipe that is fitted later, raw values
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    event_gap: float | None = None  # seconds between the photographs of an event; None: no events
+
+    @property
+    def events(self) -> Array | None:
+        """(n,): the event of every sample; None: no events."""
+        return self.table.group_events(self.event_gap)
 
     def take(self, rows: Sequence[int] | Array) -> ReadSamples:
         """Return these samples, in this order; all samples in their order are not copied."""
@@ -337,6 +344,7 @@ class _Collector:
             else self._values[: self._count],
             left_out=self._left_out,
             notes=list(notes),
+            event_gap=self.reading.event_gap,
         )
 
 
@@ -370,6 +378,7 @@ def _divide(
         labels=[label_of(batch.candidates[sample]) for sample in usable],
         hashes=take_rows(hashes, usable),
         stamps=take_rows(batch.stamps, usable),
+        dates=take_rows(batch.dates, usable) if batch.dates else [],
     )
     return table, batch.values[[row_of[sample] for sample in usable]], left_out
 

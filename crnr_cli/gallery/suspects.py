@@ -21,7 +21,13 @@ from crnr_cli.arrays import Array, find_largest, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Neighbors, Samples
 from crnr_cli.methods.by_neighbors import LocalMethod
-from crnr_cli.methods.folds import group_copies, held_out_residuals, hold_out_few, stratified_folds
+from crnr_cli.methods.folds import (
+    group_copies,
+    held_out_residuals,
+    hold_out_few,
+    join_events,
+    stratified_folds,
+)
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import margins
 from crnr_cli.solvers.neighbors import product_blocks, rounding_of_products
@@ -238,9 +244,11 @@ class Folds:
     copies: Array  # (n,): the same number for samples of the same content
 
     @classmethod
-    def of(cls, samples: Samples, hashes: Sequence[str], count: int = FOLDS) -> Folds:
+    def of(
+        cls, samples: Samples, hashes: Sequence[str], count: int = FOLDS, events: Array | None = None
+    ) -> Folds:
         copies = group_copies(samples.vectors, hashes)
-        fold_of = stratified_folds(samples.class_index, count, copies=copies)
+        fold_of = stratified_folds(samples.class_index, count, copies=join_events(copies, events))
         if samples.n_classes < 2 or not (fold_of >= 0).any():
             raise DataError(
                 "there must be two classes, and two different examples in one of them, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_BY_EXIF, BY_FILE = SOURCES = ("exif", "file")
+BY_EXIF, BY_FILE = SOURCES = ("exif", "file")
 _EXIF_BLOCK = 0x8769
 _ORIGINAL, _OFFSET = 0x9003, 0x9011  # DateTimeOriginal and OffsetTimeOriginal
 _DATE = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)", re.ASCII)

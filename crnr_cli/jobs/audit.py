@@ -109,7 +109,7 @@ def audit(
     if queries is not None:
         refuse_mismatch(queries, gallery.recipe)
     samples, method = gallery.samples, gallery.method
-    folds = Folds.of(samples, gallery.hashes)
+    folds = Folds.of(samples, gallery.hashes, events=gallery.events)
     compared = compare_samples(gallery.samples_to_hold_out, method, folds, reading.n_jobs, progress)
     residuals = compared.residuals
     looks, of_looks = _read_looks(gallery, reading)
@@ -174,6 +174,7 @@ def _open(
         recipe=read.recipe,
         method=suit_to_vectors(make_method("crnr", {}), read.recipe, ()),
         state={},
+        event_gap=read.event_gap,
     )
     return gallery, read.left_out, read.notes
 

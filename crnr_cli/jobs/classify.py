@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from crnr_cli.errors import UsageError, refuse_too_many
@@ -20,10 +22,11 @@ from crnr_cli.gallery.queries import (
     open_queries,
 )
 from crnr_cli.gallery.workers import Here, Workers
+from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import BROADER, OK, REJECTED
-from crnr_cli.results.journal import Done, Partial, resumable
+from crnr_cli.results.journal import Done, Finish, Partial, resumable
 from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
@@ -32,6 +35,7 @@ from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
+    from crnr_cli.results.events import EventAnswers, EventOptions
     from crnr_cli.results.record import Finished, Listed
     from crnr_cli.results.updating import Update
 
@@ -70,6 +74,8 @@ def classify(
     """
     workers = workers or Here(DecoderPool(options.jobs))
     _refuse_format(options.format, resume, update)
+    if options.events is not None:
+        options = _prepare_events(options, options.events, update)
     if (resume or update) and not (isinstance(output, Path) and is_replaceable(output)):
         raise UsageError(f"--{'update' if update else 'resume'} needs an output file; name it with --output")
     gallery = load_for_queries(options, gallery_path, progress)
@@ -91,13 +97,15 @@ def classify(
         notes += of_cache
         workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
+    finish = None if options.events is None else _make_event_answers(run, options.events).finish
     if not isinstance(output, Path):
-        report = _classify_to(_Direct(output), run, workers, progress)
+        with _finishing(output, finish) as stream:
+            report = _classify_to(_Direct(stream), run, workers, progress)
     elif not is_replaceable(output) or options.format == "parquet":
-        with replacing(output) as stream:
+        with replacing(output) as target, _finishing(target, finish) as stream:
             report = _classify_to(_Direct(stream), run, workers, progress)
     else:
-        with resumable(output, run.identity(), resume=resume) as partial:
+        with resumable(output, run.identity(), resume=resume, finish=finish) as partial:
             report = _classify_to(partial, replace(run, first=partial.done.batches), workers, progress)
     if not len(source):
         return replace(report, notes=notes)
@@ -175,6 +183,10 @@ def _find_finished(output: Path, run: Run, gallery: Path) -> Finished | None:
     from crnr_cli.results.record import find_finished
 
     header, newer = run.row_formatter.lines.header(), gallery.stat().st_mtime_ns
+    if run.options.events is not None:
+        from crnr_cli.results.events import extend_header
+
+        header = extend_header(header)
     return find_finished(output, run.settings(), header, _list_queries(run), newer)
 
 
@@ -189,6 +201,59 @@ def _refuse_format(format: str, resume: bool, update: Gone | None) -> None:
                 "--resume cannot continue a Parquet file, which is unreadable until it is complete; "
                 "choose --format csv or jsonl"
             )
+
+
+def _prepare_events(options: QueryOptions, events: EventOptions, update: Gone | None) -> QueryOptions:
+    """Return options that read the dates that events need; refuse, before any work, runs without events."""
+    if update:
+        raise UsageError(
+            f"--update keeps rows whose events may have changed; leave out {events.option} or --update"
+        )
+    if options.taxa is not None:
+        raise UsageError(f"{events.option} labels events with classes only; leave out --taxa")
+    if options.format == "parquet":
+        raise UsageError(
+            f"{events.option} cannot add columns to a Parquet file; choose --format csv or jsonl"
+        )
+    if events.gap is None:
+        if options.labels is None:
+            raise UsageError("--event-by is a column of the label table; name the table with --labels")
+        return options
+    given = "--dates" if options.dates else events.option
+    return replace(options, dates=options.dates or BY_EXIF, dates_option=given)
+
+
+def _make_event_answers(run: Run, events: EventOptions) -> EventAnswers:
+    """Return an object that adds the answers to events to the rows of a run."""
+    from crnr_cli.results.events import EventAnswers
+
+    options, gallery = run.options, run.gallery
+    assert run.sureness is not None  # events have calibrated the gallery
+    find_key = None
+    if events.column is not None and options.labels is not None:
+        find_key = replace(options.labels, label_column=events.column).read("--event-by").label_of
+    return EventAnswers(
+        gap=events.gap,
+        find_key=find_key,
+        is_csv=options.format == "csv",
+        classes=gallery.classes,
+        certainty=run.sureness.certainty,
+        dtype=gallery.dtype,
+        signed=gallery.method.signed,
+        min_probability=options.min_probability or 0.0,
+    )
+
+
+@contextmanager
+def _finishing(output: BinaryIO, finish: Finish | None) -> Iterator[BinaryIO]:
+    """Yield the output or, if the rows have to be finished in the end, a temporary file for them."""
+    if finish is None:
+        yield output
+        return
+    with TemporaryFile() as rows:
+        yield rows
+        finish(rows, output)
+    output.flush()
 
 
 class _Direct:

@@ -25,7 +25,16 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read_answers
 from crnr_cli.results.reliability import Reliability, SetScores, measure_reliability, score_sets
-from crnr_cli.results.scores import OpenSet, Scores, divide_by_truth, has_answer, score, score_open_set
+from crnr_cli.results.scores import (
+    EventScores,
+    OpenSet,
+    Scores,
+    divide_by_truth,
+    has_answer,
+    score,
+    score_events,
+    score_open_set,
+)
 from crnr_cli.results.table import Predictions
 from crnr_cli.results.taxa import BroaderScores, Taxa, score_broader
 from crnr_cli.results.thresholds import ThresholdTable, measure_rows
@@ -72,6 +81,7 @@ class EvaluateReport(Report):
     thresholds: ThresholdTable | None = None  # None if no row has a probability
     open_set: OpenSet | None = None  # None without outsiders
     broader: BroaderScores | None = None  # None without broader classes
+    events: EventScores | None = None  # None if the rows have no events
     gallery: FittedGallery | None = (
         None  # the gallery that classified the queries; None if the rows are from a CSV
     )
@@ -207,7 +217,11 @@ def _evaluate_tables(
     _refuse_query_options(options, names[0])
     refuse_inputs(name for name in names if name != "-")
     files = [_read(name) for name in names]
-    rows = [row for file in files for row in file]
+    rows = [
+        row._replace(event=f"{number}:{row.event}") if row.event else row  # each file counts from 1
+        for number, file in enumerate(files)
+        for row in file
+    ]
     classes = [name for file in files for name in file.classes] if all(f.classes for f in files) else []
     refuse_mentioned(row.path for row in rows)
     if options.labels is not None:
@@ -289,7 +303,7 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
 
 def _unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
     """Return the rows with one spelling per class: the gallery's, or else the answers'."""
-    answers = (name for row in rows for name in (row.label, row.runner_up, *(row.set or ())))
+    answers = (name for row in rows for name in (row.label, row.runner_up, row.event_label, *(row.set or ())))
     spellings, others = Spellings(), {}
     for name in dict.fromkeys(chain(classes, answers, (row.truth for row in rows))):
         if name and (spelling := spellings.learn(name)) != name:
@@ -305,6 +319,7 @@ def _unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Pre
             truth=spell(row.truth),
             label=spell(row.label),
             runner_up=spell(row.runner_up),
+            event_label=spell(row.event_label),
             set=None if row.set is None else tuple(others.get(name, name) for name in row.set),
         )
         for row in rows
@@ -379,6 +394,7 @@ def evaluate_rows(
         thresholds=measure_rows(known, outsiders),
         open_set=score_open_set(known, outsiders),
         broader=score_broader(known, outsiders, taxa),
+        events=score_events(known, outsiders),
         reviewed=reviewed,
         classes=classes,
     )

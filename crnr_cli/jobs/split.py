@@ -24,6 +24,8 @@ from crnr_cli.gallery.duplicates import (
     read_small_images,
     standardize,
 )
+from crnr_cli.images.dates import BY_EXIF
+from crnr_cli.images.events import group_by_gap, join_groups
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
@@ -145,6 +147,14 @@ def group_by_looks(
     return [group_of.get(group, group) for group in groups]
 
 
+def _find_events(files: Sequence[_File], gap: float, options: SplitOptions) -> list[int]:
+    """Return the event of every file, by the capture dates of the EXIF data."""
+    source = Images([ImageFile(one.path, ()) for one in files], dates=BY_EXIF)
+    dates = source.read_dates(source.files, options.max_pixels, DecoderPool(options.jobs))
+    events: list[int] = group_by_gap([one.path for one in files], dates, gap).tolist()
+    return events
+
+
 def _draw_key(seed: int, label: str, name: str) -> bytes:
     """Return a sort key from the name in one Unicode form, because file systems differ."""
     text = to_nfc(f"{seed}\0{label}\0{name}")
@@ -159,6 +169,7 @@ class SplitOptions(InputOptions):
     seed: int = 0
     how: str = "copy"
     dry_run: bool = False
+    event_gap: float | None = None  # keep photographs on one side that were taken within this many seconds
     group_similar: bool = False  # keep near duplicates and mirror images on one side
     portable_names: bool = False  # also on other systems than Windows, which always needs them
 
@@ -174,6 +185,7 @@ class SplitOptions(InputOptions):
 class SplitReport(OutcomeReport):
     classes: dict[str, tuple[int, int]] = field(default_factory=dict)  # files in the gallery, and queries
     copies: int = 0  # files with the same bytes as another file
+    events: int | None = None  # events of several files; None if not looked for
     similar: int | None = None  # near duplicates and mirror images of other files; None if not looked for
     notes: list[Note] = field(default_factory=list)
 
@@ -210,6 +222,10 @@ def split(names: Sequence[str], options: SplitOptions, progress: Progress = sile
         n_contents = len(set(groups))
         groups = group_by_looks([one.path for one in files], groups, options, progress)
         report.similar = n_contents - len(set(groups))
+    if options.event_gap is not None:
+        events = _find_events(files, options.event_gap, options)
+        report.events = sum(count > 1 for count in Counter(events).values())
+        groups = join_groups(groups, events).tolist()
     chosen = divide_samples([(one.label, one.name) for one in files], groups, options.portion, options.seed)
     _count(files, chosen, report)
     steps = _plan_steps(files, chosen, options, report)

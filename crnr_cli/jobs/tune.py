@@ -32,7 +32,14 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, make_method
 from crnr_cli.methods.base import ProcessCache, winners_after
-from crnr_cli.methods.folds import Fold, first_of_copies_mask, group_copies, hold_out_few, stratified_folds
+from crnr_cli.methods.folds import (
+    Fold,
+    first_of_copies_mask,
+    group_copies,
+    hold_out_few,
+    join_events,
+    stratified_folds,
+)
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Extractor
@@ -189,7 +196,9 @@ def tune_samples(
     in_order_of_source = group_copies(raw.values, raw.table.hashes)
     copies = in_order_of_source[order]
     is_tested = first_of_copies_mask(class_index, copies)
-    fold_of = _fold_of(class_index, is_tested, copies, options.folds)
+    events = raw.events
+    together = join_events(copies, None if events is None else events[order])
+    fold_of = _fold_of(class_index, is_tested, together, options.folds)
     samples = FoldedSamples(
         [one.values for one in read],
         np.asarray(order),

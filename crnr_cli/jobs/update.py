@@ -37,6 +37,7 @@ from crnr_cli.gallery.samples import (
     unusable_classes,
 )
 from crnr_cli.gallery.workers import Workers
+from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.edited import Corrections
 from crnr_cli.sources.base import Source
@@ -338,7 +339,10 @@ def _read_changed_samples(
     suspects = source.filter(is_suspect)
     if not len(suspects):
         return old.take([])
-    reading = replace(reading, dtype=gallery.dtype)
+    reading = replace(reading, dtype=gallery.dtype, event_gap=gallery.event_gap)
+    has_dates = gallery.event_gap is not None
+    if has_dates and isinstance(suspects, Images):
+        suspects = replace(suspects, dates=BY_EXIF)
     read = read_by_recipe(
         gallery.recipe,
         suspects,
@@ -348,7 +352,8 @@ def _read_changed_samples(
         total=len(source),
         workers=workers,
     )
-    return replace(read, table=replace(read.table, names=list(map(spellings.learn, read.table.names))))
+    table = read.table.with_dates(has_dates)
+    return replace(read, table=replace(table, names=list(map(spellings.learn, table.names))))
 
 
 def _may_have_changed(

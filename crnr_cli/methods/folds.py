@@ -1,7 +1,8 @@
 """Hold samples out of a gallery and classify them by the rest, to measure how good the gallery is.
 
 Copies of one sample are held out together, and only one of them is classified: a copy that stayed in the
-gallery would always match, which tells nothing about new queries.
+gallery would always match, which tells nothing about new queries. Photographs of one event are held out
+together too, but all of them are classified.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Values, stack
 from crnr_cli.errors import UsageError
+from crnr_cli.images.events import join_groups
 from crnr_cli.methods.base import (
     Method,
     RefittedSamples,
@@ -49,6 +51,11 @@ def group_copies(rows: Array, hashes: Sequence[str] = ()) -> Array:
     changed = np.flatnonzero(parents != np.arange(len(rows)))
     parents[changed] = [root(i) for i in changed.tolist()]
     return parents
+
+
+def join_events(copies: Array, events: Array | None) -> Array:
+    """Return (n,): a number for every sample, the same for samples that are held out together."""
+    return copies if events is None else join_groups(copies.tolist(), events.tolist())
 
 
 def _suspected_copies(rows: Array, hashes: Sequence[str]) -> list[int]:

@@ -152,6 +152,11 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
     if partly:
         note += f"; no {exact} counts as wrong"
     cards = [Card("Accuracy", scores.accuracy, scores.interval, note)]
+    if events := report.events:
+        note = f"{events.correct} of {format_count(events.n, 'event')} labelled correctly"
+        if events.mixed:
+            note += f"; {events.mixed} with several true classes not counted"
+        cards.append(Card("Accuracy by event", events.accuracy, events.interval, note))
     if partly:
         note = f"{answered} of {scores.n} got an {exact}"
         if answered:

@@ -74,6 +74,8 @@ class Prediction(NamedTuple):
     date: str | None = None  # when the photograph was taken, if that was requested and is known
     rank: str | None = None  # the level of the label in a table of broader classes
     class_probability: float | None = None  # that the best class is right, if broader ones can be answers
+    event: str | None = None  # the number of its event; this and the next are only read, from finished rows
+    event_label: str | None = None
 
 
 def make_predictions(answers: Answers, classes: Sequence[str]) -> list[Prediction]:

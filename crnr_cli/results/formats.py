@@ -16,6 +16,8 @@ from crnr_cli.results.probability import round_probabilities
 from crnr_cli.results.table import (
     COLUMNS,
     DATE,
+    EVENT,
+    EVENT_LABEL,
     MORE_COLUMNS,
     RESIDUAL,
     Predictions,
@@ -151,6 +153,8 @@ def parse_prediction(record: Any, where: str) -> Prediction:
         date=date if isinstance(date := record.get(DATE), str) else None,
         rank=rank if isinstance(rank, str) else None,
         class_probability=_probability(record.get("class_probability")),
+        event=_text_or_none(record.get(EVENT)),
+        event_label=_text_or_none(record.get(EVENT_LABEL)),
     )
 
 
@@ -166,6 +170,11 @@ def _text(value: Any, key: str, where: str) -> str | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     raise DataError(f"{where}: {key} is not a text")
+
+
+def _text_or_none(value: Any) -> str | None:
+    """Return a text, or the text of a whole number; None for other values, which another program wrote."""
+    return str(value) if value and isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def _number(value: Any, key: str, where: str) -> float | None:
@@ -244,7 +253,7 @@ def read_parquet_rows(path: Path) -> Predictions:
     missing = [name for name in ("truth", "label") if name not in names]
     if missing:
         raise DataError(f"{path}: no column {' or '.join(missing)}; was it written by `crnr classify`?")
-    wanted = [name for name in (*COLUMNS, *MORE_COLUMNS, DATE) if name in names]
+    wanted = [name for name in (*COLUMNS, *MORE_COLUMNS, DATE, EVENT, EVENT_LABEL) if name in names]
     values = [file.values(name) for name in wanted]
     rows = (
         parse_prediction(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")

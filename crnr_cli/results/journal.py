@@ -12,8 +12,8 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +22,8 @@ from crnr_cli.errors import OutputError
 from crnr_cli.system.files import claimed, disk_errors
 
 Identity = Mapping[str, str | int | float | None]  # everything that the bytes of the output depend on
+
+Finish = Callable[[BinaryIO, BinaryIO], None]  # makes the output, the second file, from all batches
 
 _LONGEST_SHOWN = 20  # characters; longer values are hashes, which mean nothing to people
 
@@ -132,17 +134,28 @@ class Partial:
 
 
 @contextmanager
-def resumable(path: Path, identity: Identity, *, resume: bool) -> Iterator[Partial]:
-    """Yield a partial file that becomes `path` if the block succeeds, and is kept if it fails."""
+def resumable(
+    path: Path, identity: Identity, *, resume: bool, finish: Finish | None = None
+) -> Iterator[Partial]:
+    """Yield a partial file that becomes `path` if the block succeeds, and is kept if it fails.
+
+    With `finish`, the batches are kept in another file, from which it makes the output in the end.
+    """
     with (
         claimed(path, keep=True) as claim,
         disk_errors(path, "finished batches are kept: continue with --resume"),
     ):
-        with claim.open_journal() as file:
-            journal = Journal(claim.file, file)
+        with (
+            claim.open_journal() as file,
+            nullcontext(claim.file) if finish is None else claim.open_rows() as growing,
+        ):
+            journal = Journal(growing, file)
             done = _resume(path, journal, identity) if resume else Done()
             journal.start(identity)
             yield Partial(journal, done)
+            if finish is not None:
+                claim.file.truncate(0)
+                finish(growing, claim.file)
         claim.put_in_place()
 
 

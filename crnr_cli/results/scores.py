@@ -191,6 +191,44 @@ class OpenSet:
         return wilson_interval(self.correct, self.answers) if self.answers else None
 
 
+@dataclass(frozen=True)
+class EventScores:
+    """The scores of events with a known true class, each counted once."""
+
+    n: int
+    correct: int
+    mixed: int  # events whose members have several true classes, which are not among the n
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.correct / self.n if self.n else None
+
+    @property
+    def interval(self) -> Interval | None:
+        return wilson_interval(self.correct, self.n) if self.n else None
+
+
+def score_events(known: Iterable[Prediction], outsiders: Iterable[Prediction]) -> EventScores | None:
+    """Return the scores of events; None if no event has an answer. Otherwise, no answer counts as wrong."""
+    truths: dict[str, set[str]] = {}
+    labels: dict[str, str | None] = {}
+    for row in known:
+        if row.event and row.truth:
+            truths.setdefault(row.event, set()).add(row.truth)
+            labels[row.event] = row.event_label
+    if not any(labels.values()):  # none, or a column of another program
+        return None
+    for row in outsiders:
+        if row.event in truths and row.truth:
+            truths[row.event].add(row.truth)
+    single = {event: next(iter(found)) for event, found in truths.items() if len(found) == 1}
+    return EventScores(
+        n=len(single),
+        correct=sum(labels[event] == truth for event, truth in single.items()),
+        mixed=len(truths) - len(single),
+    )
+
+
 def divide_by_truth(
     rows: Iterable[Prediction], classes: Iterable[str] = ()
 ) -> tuple[list[Prediction], list[Prediction]]:

@@ -21,6 +21,7 @@ from crnr_cli.wording import format_count
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set", "rank", "class_probability")  # if the gallery holds probabilities
 DATE = "date"  # on request
+EVENT, EVENT_LABEL, _ = EVENT_COLUMNS = ("event", "event_label", "event_probability")  # the last, on request
 RESIDUAL = "residual:"  # with the name of a class, the column of its residuals
 _NUMBERS = ("residual", "margin", "separation", "probability", "class_probability")
 _PROBABILITY = f"%.{DECIMALS}f"
@@ -98,7 +99,7 @@ class CsvFormatter:
         return compress(values, self._has_more)
 
     def _name(self, name: str | None) -> str:
-        return _quoted(name) if name else ""
+        return quote_name(name) if name else ""
 
     def _extra_values(self, answers: Answers) -> list[list[Any]]:
         """Return the values after the fixed columns, for every query with an answer."""
@@ -106,7 +107,7 @@ class CsvFormatter:
         if self._top is None:
             return to_dense(residuals).tolist()  # type: ignore[no-any-return]
         order = best_classes(residuals, self._top)
-        columns = [[[_quoted(self._classes[i]) for i in row] for row in order.tolist()]]
+        columns = [[[quote_name(self._classes[i]) for i in row] for row in order.tolist()]]
         for values in (residuals, probabilities):
             if values is not None:
                 columns.append(take_columns(values, order).tolist())
@@ -144,7 +145,7 @@ def _field(text: str) -> str:
 
 
 # The same few class names come again and again; there may be a million others.
-_quoted = lru_cache(maxsize=4096)(_field)
+quote_name = lru_cache(maxsize=4096)(_field)
 
 
 def read_predictions(path: Path) -> Predictions:
@@ -174,8 +175,7 @@ def parse_predictions(file: TextIO, name: str) -> Predictions:
         where = {column: header.index(column) for column in COLUMNS if column in header}
         if "probability" in header:  # without it, a set does not hold labels
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
-        if DATE in header:
-            where[DATE] = header.index(DATE)
+        where |= {column: header.index(column) for column in (DATE, EVENT, EVENT_LABEL) if column in header}
         rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
         return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
@@ -215,6 +215,8 @@ def _prediction(
         date=values.get(DATE),
         rank=values.get("rank"),
         class_probability=_probability(values.get("class_probability")),
+        event=values.get(EVENT),
+        event_label=values.get(EVENT_LABEL),
         **numbers,
     )
 

@@ -38,6 +38,7 @@ class InputOptions:
     boxes: BoxOptions | None = None  # a detector's boxes, to read instead of whole images
     box_margin: float = MARGIN  # around boxes, as a share of their width and height
     dates: str | None = None  # how capture dates are found: by EXIF, or else by the file; None: not needed
+    dates_option: str = "--dates"  # the option that needs dates, for messages
     max_failure_rate: float = 1.0  # stop when a larger share of the inputs fails
     all_failures: bool = False  # keep all failed queries for the report, not only the first ones
     batch_size: int | None = None  # None: chosen automatically

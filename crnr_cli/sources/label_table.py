@@ -30,14 +30,15 @@ class LabelOptions:
     label_column: str | None = None
     root: Path | None = None  # the folder of relative paths; None: the folder of the table
 
-    def read(self) -> Labels:
+    def read(self, option: str = "--label-column") -> Labels:
+        """Return the labels; the `option` that named their column is for messages."""
         require_file(self.path, "give a label table with --labels")
         found: dict[str, LabelRow] = {}
         with opened_csv(self.path, "\t" if self._is_tsv else ",") as reader:
             header = next(iter(reader), [])
             separator = reader.dialect.delimiter
             where = [self._column(header, separator, self.path_column, _PATH, "--path-column")]
-            where.append(self._column(header, separator, self.label_column, _LABEL, "--label-column"))
+            where.append(self._column(header, separator, self.label_column, _LABEL, option))
             for row in filter(None, reader):
                 if len(row) <= max(where):
                     raise DataError(f"{self._line(reader.line_num)}: the row is too short; is it complete?")

@@ -178,7 +178,7 @@ def _read_as_asked(source: Source, options: InputOptions, detected: DetectedImag
     if options.dates is not None:
         if options.dates not in SOURCES:
             raise UsageError(f"--dates: {not_one_of(options.dates, SOURCES)}")
-        source = replace(_require_images(source, "--dates"), dates=options.dates)
+        source = replace(_require_images(source, options.dates_option), dates=options.dates)
     return source.with_margin(options.box_margin) if isinstance(source, Images) else source
 
 

@@ -344,6 +344,7 @@ def test_split_prints_a_table_of_classes(crnr: Runner) -> None:
         "there": 11,
         "classes": {"ant": {"gallery": 5, "queries": 1}, "bee": {"gallery": 4, "queries": 1}},
         "copies": 1,
+        "events": None,
         "similar": None,
         "passed_over": 1,
         "left_out": [],

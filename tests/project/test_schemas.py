@@ -36,6 +36,7 @@ LINES = {
     "build": [
         "build gallery -o b.h5",
         "build gallery -o b.h5 --update",
+        "build gallery -o e.h5 --event-gap 60s",
         "build gallery more -o b.h5 --update --dry-run",
         "build features.npz -o b.h5 --calibrate --neighbors 5 --index hnsw --pca 3 --power 0.5",
         "build gallery -o b.h5 --parts 2x2 --extractor pixels --size 8x8 --method nn --allow-skipped",
@@ -73,6 +74,7 @@ LINES = {
         "classify queries --dates",
         "classify queries --dates file --boxes boxes.csv --format jsonl",
         "classify queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
+        "classify queries --allow-skipped --dates file --event-gap 1h -g calibrated.h5",
         "classify features.npz -g features.h5",
     ],
     "evaluate": [
@@ -81,6 +83,7 @@ LINES = {
         "evaluate queries --allow-skipped -g calibrated.h5 --outsiders others --target-accuracy 0.5",
         "evaluate out.csv",
         "evaluate queries --allow-skipped --min-probability 1 --taxa taxa.csv -g calibrated.h5",
+        "evaluate events.csv",
         "evaluate features.npz -g features.h5",
     ],
     "explain": [
@@ -100,6 +103,7 @@ LINES = {
     "tune": ["tune features.npz --folds 2 --try-pca 2,3"],
     "split": [
         "split dirty --train tr --test te --dry-run",
+        "split dirty --train tr --test te --dry-run --event-gap 5m",
         "split dirty --train tr --test te --group-similar",
     ],
     "sort": [
@@ -252,6 +256,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
             "build gallery -o tiles.h5 --parts 2x2 --extractor pixels",
             f"build photos -o network.h5 --extractor {NETWORK}",
             "classify queries -o out.csv --allow-skipped",
+            "classify queries -o events.csv --allow-skipped --event-gap 60s",
         ):
             outcome = crnr(*shlex.split(line), "-q")
             assert outcome.exit == 0, outcome.err

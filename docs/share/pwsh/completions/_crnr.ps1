@@ -13,7 +13,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'build' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-o', '--output', '--extractor', '--labels', '--calibrate', '--parts', '--pca', '--neighbors', '--update', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--restore', '--event-gap', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--method', '--lam', '--mu', '--iterations', '--tol', '--factor', '--index', '--gamma', '--crc-weight', '--c', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -26,6 +26,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--neighbors' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--event-gap' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -72,7 +73,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'classify' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--dates', '--model-path', '--provider', '--taxa', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-g', '--gallery', '-o', '--output', '--format', '--top', '--reject', '--min-probability', '--sets', '--update', '--resume', '--cache', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--batch-size', '--prune', '--dates', '--event-gap', '--event-by', '--model-path', '--provider', '--taxa', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--labels', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -92,6 +93,8 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--jobs' = 'nothing'
                 '--batch-size' = 'nothing'
                 '--dates' = 'nothing'
+                '--event-gap' = 'nothing'
+                '--event-by' = 'nothing'
                 '--min-confidence' = 'nothing'
                 '--category' = 'nothing'
                 '--box-margin' = 'nothing'
@@ -217,7 +220,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'audit' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--csv', '--html', '--all', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--limit', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('--csv', '--html', '--all', '--queries', '--images-from', '--max-suspects', '--extractor', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--event-gap', '--limit', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--pca', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--csv' = 'file'
                 '--html' = 'file'
@@ -230,6 +233,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--max-suspects' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--event-gap' = 'nothing'
                 '--limit' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
@@ -358,7 +362,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'tune' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('-o', '--output', '--budget', '--methods', '--extractor', '--try-parts', '--plot', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--folds', '--try-neighbors', '--event-gap', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--try-power', '--try-pca', '--try-whiten', '--try-mirror', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '-o' = 'file'
                 '--output' = 'file'
@@ -371,6 +375,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--jobs' = 'nothing'
                 '--folds' = 'nothing'
                 '--try-neighbors' = 'nothing'
+                '--event-gap' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
@@ -464,7 +469,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'split' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--group-similar', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('--train', '--test', '--share', '--per-class', '--seed', '--how', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--dry-run', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--event-gap', '--group-similar', '--portable-names', '--path-column', '--label-column', '--root', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '--train' = 'folder'
                 '--test' = 'folder'
@@ -474,6 +479,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--seed' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--event-gap' = 'nothing'
                 '--path-column' = 'nothing'
                 '--label-column' = 'nothing'
                 '--max-pixels' = 'nothing'
