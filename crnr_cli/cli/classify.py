@@ -151,7 +151,7 @@ def classify(
     """
     _refuse_outputs(sources or [], path)
     continuing, remedy = earlier.decide()
-    of_output = written.to_fields(path)
+    of_output = {**written.to_fields(path), **events.to_fields()}
     format = of_output["format"]
     to_stdout = path == "-" or is_stdout(Path(path))
     target = sys.stdout.buffer if to_stdout else Path(path)
@@ -168,7 +168,6 @@ def classify(
         **confidence.to_fields(),
         top=top,
         **of_output,
-        **events.to_fields(),
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,

@@ -21,7 +21,7 @@ class Walk(NamedTuple):
 QUERY_DATA_PATH = Walk(35, 110)
 QUERY = Walk(52, 180)
 GALLERY_DATA_PATH = Walk(35, 125)
-GALLERY = Walk(53, 205)
+GALLERY = Walk(53, 206)
 
 
 @pytest.fixture(scope="module")
