@@ -151,7 +151,7 @@ def classify(
     """
     _refuse_outputs(sources or [], path)
     continuing, remedy = earlier.decide()
-    of_output = {**written.to_fields(path), **events.to_fields()}
+    of_output = {**events.to_fields(), **written.to_fields(path)}
     format = of_output["format"]
     to_stdout = path == "-" or is_stdout(Path(path))
     target = sys.stdout.buffer if to_stdout else Path(path)
