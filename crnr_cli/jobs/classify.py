@@ -210,7 +210,7 @@ def _prepare_events(options: QueryOptions, events: EventOptions, update: Gone | 
             f"--update keeps rows whose events may have changed; leave out {events.option} or --update"
         )
     if options.taxa is not None:
-        raise UsageError(f"{events.option} labels events with classes only; leave out --taxa")
+        raise UsageError(f"{events.option} gives an event one of the classes, none broader; leave out --taxa")
     if options.format == "parquet":
         raise UsageError(
             f"{events.option} cannot add columns to a Parquet file; choose --format csv or jsonl"

@@ -59,6 +59,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
         "--gallery",  # which has to be named where it is changed
         *("--class", "--json", "--csv", "--corrections"),
         "--boxes",  # which export adds labels to
+        "--taxa",  # which tag writes as keywords
         "--how",  # a split moves nothing
         "--limit",  # of answers, or of examples
         "--test",  # a folder to write, or queries

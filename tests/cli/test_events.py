@@ -190,7 +190,7 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
         ),
         (
             ["--event-gap", "1", "--min-probability", "0.5", "--taxa", "t.csv"],
-            "--event-gap labels events with classes only; leave out --taxa",
+            "--event-gap gives an event one of the classes, none broader; leave out --taxa",
         ),
         (
             ["--event-gap", "1", "-o", "o.parquet"],

@@ -5,7 +5,9 @@ The schemas are not on PyPI, so the rules are written out here, and frictionless
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,14 @@ from helpers.runner import Runner, read_rows
 TIME = {"type": "datetime", "format": "%Y-%m-%dT%H:%M:%S%z"}
 SHARE = {"minimum": 0, "maximum": 1}
 SIDE = {"minimum": 1e-15, "maximum": 1}
+
+
+@pytest.fixture(autouse=True)
+def _csv_limit_is_kept() -> Iterator[None]:
+    """frictionless raises the limit of the csv module for the whole process."""
+    limit = csv.field_size_limit()
+    yield
+    csv.field_size_limit(limit)
 
 
 def text(name: str, **constraints: Any) -> dict[str, Any]:

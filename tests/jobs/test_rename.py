@@ -109,9 +109,9 @@ def test_rename_calibrates_again_only_if_classes_change_places(
     assert crnr("build", "old.npz", "--calibrate", "-q").exit == 0
     calls: list[object] = []
 
-    def watched(*arguments: Any) -> Calibration:
+    def watched(*arguments: Any, **named: Any) -> Calibration:
         calls.append(arguments)
-        return calibrate(*arguments)
+        return calibrate(*arguments, **named)
 
     monkeypatch.setattr("crnr_cli.gallery.gallery.calibrate", watched)
     assert crnr("rename", "gallery.h5", "bee", new, "-q").exit == 0

@@ -52,14 +52,20 @@ def ancestors_of(name: str, parents: dict[str, str]) -> list[str]:
 def search_plainly(
     parents: dict[str, str], classes: list[str], probabilities: list[float], least: float
 ) -> tuple[str, float] | None:
-    """The narrowest name whose classes are probable enough; then the more probable, the deeper, by name."""
-    found = []
-    for name in parents:
+    """The narrowest name whose classes are probable enough; then the more probable, then by name.
+
+    Of several names with the same classes, the deepest counts.
+    """
+    deepest: dict[tuple[int, ...], str] = {}
+    for name in sorted(parents, key=lambda name: len(ancestors_of(name, parents))):
         below = [k for k, one in enumerate(classes) if name in (one, *ancestors_of(one, parents))]
-        total = round(sum(probabilities[k] for k in below), 4)
-        if len(below) > 1 and total >= least:
-            found.append((len(below), -total, -len(ancestors_of(name, parents)), name))
-    return (min(found)[3], -min(found)[1]) if found else None
+        deepest[tuple(below)] = name
+    found = []
+    for places, name in deepest.items():
+        total = round(sum(probabilities[k] for k in places), 4)
+        if len(places) > 1 and total >= least:
+            found.append((len(places), -total, name))
+    return (min(found)[2], -min(found)[1]) if found else None
 
 
 @given(trees(), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 0.5, 0.8, 1.0]))
