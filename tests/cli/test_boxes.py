@@ -266,3 +266,15 @@ def test_megadetector_keeps_images_without_a_box(crnr: Runner, scenes: list[str]
     images = json.loads(Path("labels.json").read_text())["images"]
     assert images[2] == {"file": "q/2.png", "detections": []}
     assert [len(image["detections"]) for image in images] == [2, 2, 0]
+
+
+def test_sidecars_are_no_queries(crnr: Runner, scenes: list[str]) -> None:
+    """After `crnr tag`, the same commands give the same answers."""
+    for source in (("q", "--boxes", "q.json"), ("q",)):
+        before = crnr("classify", *source, "-o", "out.csv")
+        assert crnr("tag", "out.csv").exit == 0
+        assert list(Path("q").glob("*.xmp"))
+        assert crnr("classify", *source, "-o", "out.csv") == before
+        assert crnr("tag", "--undo", sorted(Path().glob(".crnr-tag-*.jsonl"))[-1]).exit == 0
+    Path("q/0.XMP").touch()
+    assert crnr("classify", "q", "-o", "out.csv") == before
