@@ -124,6 +124,11 @@ class DetectedImages:
             found.append(next(filter(os.path.lexists, possible), possible[0]))
         if not found:
             raise DataError(f"{self._file}: names no images; {_REMEDY}")
+        return found
+
+    def find_places(self) -> list[str]:
+        """Return the paths of all images; at least one of them must exist."""
+        found = self.places()
         if not any(map(os.path.lexists, found)):
             count = format_count(len(found), "image")
             path = next(iter(self)).path
