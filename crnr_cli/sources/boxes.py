@@ -411,7 +411,7 @@ def _regions_of(file: ImageFile, image: DetectedImage | None, table: Path) -> li
         error = file.error
         if error is None and image and image.failure:
             error = SampleError("detector_failed", f"the detector failed: {image.failure}")
-        if error is None and image is None and not is_named_like_image(file.path):  # such as a sidecar
+        if error is None and image is None and not is_named_like_image(file.path):  # such as a note
             error = SampleError("not_image", "neither named like an image nor in the box file")
         return [file._replace(error=error or SampleError(NO_BOX, f"has no box in {table}"))]
     regions: dict[str, ImageFile] = {}
