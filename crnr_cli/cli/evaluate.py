@@ -97,15 +97,20 @@ def _report_if_below(name: str, value: float | None, minimum: float | None, why:
     return True
 
 
+Evaluated = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Predictions file from `crnr classify` (- is stdin), or labelled queries to classify now. "
+        "With --labels or --boxes, the default is all files of that file.",
+    ),
+]
+
+
 @make_command(side_by_side=True)
 def evaluate(
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="Predictions file from `crnr classify` (- is stdin), or labelled queries to classify now.",
-        ),
-    ],
+    context: typer.Context,
+    sources: Evaluated = None,
     gallery: options.GalleryPath = options.GALLERY,
     corrections: Annotated[
         Path | None,
@@ -148,6 +153,8 @@ def evaluate(
     from crnr_cli.jobs import evaluate as job
     from crnr_cli.system.extras import require_packages
 
+    sources = options.require_sources(context, sources, input.labels, input.boxes)
+    named = sources or [str(path) for path in (input.labels, input.boxes) if path]
     if html:
         require_packages("report", "--html", "jinja2")
     query_options = QueryOptions(
@@ -159,14 +166,14 @@ def evaluate(
     thresholds.require_outsiders(report)
     choice = _choose_threshold(report, target_accuracy)
     if confusion:
-        _write_confusion(confusion, report.scores, ", ".join(sources))
+        _write_confusion(confusion, report.scores, ", ".join(named))
     if errors:
         _write_mistakes(errors, report)
     notes: list[str] = []
     if html:
         from crnr_cli.report.evaluation import write_report
 
-        notes = write_report(report, html, sources, gallery, input.max_pixels, images_from or [])
+        notes = write_report(report, html, named, gallery, input.max_pixels, images_from or [])
     if output.json:
         print_json({**_record(report), "target_accuracy": choice.to_record() if choice else None})
     else:
@@ -283,7 +290,7 @@ def _record(report: EvaluateReport) -> dict[str, Any]:
         "without_truth": report.without_truth,
         "reviewed": report.reviewed,
         "failed": dict(report.failed),
-        "passed_over": report.unrelated,
+        "passed_over": report.unrelated + report.without_box,
         "rejected": len(report.rejected) + report.rejected_without_truth,
         "rejected_with_truth": len(report.rejected),
         "rejected_guess_right": report.rejected_guess_right,

@@ -152,6 +152,8 @@ def _other_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
         facts.append(("failed", str(sum(report.failed.values())), reasons))
     if report.unrelated:
         facts.append(("ignored", str(report.unrelated), "neither images nor named like images"))
+    if report.without_box:
+        facts.append(("without a box", str(report.without_box), "not scored"))
     if report.without_truth:
         rejected = report.rejected_without_truth
         remark = "not scored" + (f"; {rejected} rejected as unknown" if rejected else "")

@@ -11,7 +11,7 @@ from crnr_cli.results.decision import OK, UNKNOWN, Prediction
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import read_answers, read_columns
 from crnr_cli.sources.formats import is_table
-from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.images import NO_BOX, is_unrelated
 from crnr_cli.system.csv_file import require_file, require_utf_8
 from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import format_count
@@ -49,7 +49,8 @@ def read_images(table: Path, corrections: Path | None = None) -> AnswersByImage:
     for number, row in enumerate(rows):
         where = f"{table}: row {number + 1}"
         _check_path(row.path, where)
-        if not row.label and not corrected[number] and is_unrelated(row.path, row.status):
+        has_label = row.label or corrected[number] or row.status == NO_BOX
+        if not has_label and is_unrelated(row.path, row.status):
             unrelated += 1
         elif row.path in seen:
             twice.append((row.path, _TWICE))

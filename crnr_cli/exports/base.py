@@ -26,6 +26,7 @@ EXPORTERS = {
     "coco": "coco",
 }
 PROGRAM = f"crnr {__version__}"
+NO_BOX = "no_box"  # the status of an image without a box
 ANIMAL, HUMAN, VEHICLE, BLANK = "animal", "human", "vehicle", "blank"
 # Class names that mean something else than an animal, in camera trap projects.
 _KINDS = {
@@ -75,7 +76,12 @@ class ExportedAnswer:
 
     @property
     def failed(self) -> bool:
-        return self.label is None and self.status not in ("ok", "rejected")
+        return self.label is None and self.status not in ("ok", "rejected", NO_BOX)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the image shows nothing: the detector found no box, or its class is blank."""
+        return self.status == NO_BOX if self.label is None else kind_of(self.label) == BLANK
 
     @property
     def score(self) -> float | None:

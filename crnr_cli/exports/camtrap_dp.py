@@ -12,6 +12,7 @@ from typing import Any
 from crnr_cli.errors import DataError
 from crnr_cli.exports.base import (
     ANIMAL,
+    BLANK,
     PROGRAM,
     Exported,
     ExportedAnswer,
@@ -255,7 +256,7 @@ def _find_time(image: ExportedImage, zone: tzinfo | None) -> datetime:
 
 def _observation(image: ExportedImage, answer: ExportedAnswer, medium: Mapping[str, Any]) -> dict[str, Any]:
     box = _clip(image.relative_box(answer))
-    unnamed = "unclassified" if answer.failed else "unknown"
+    unnamed = BLANK if answer.is_blank else "unclassified" if answer.failed else "unknown"
     kind = unnamed if answer.label is None else kind_of(answer.label)
     name = str(PurePosixPath(with_slashes(answer.name)))
     by = {} if answer.failed else {"classificationMethod": "machine", "classifiedBy": PROGRAM}

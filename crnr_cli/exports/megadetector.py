@@ -152,8 +152,7 @@ class _Writer:
 
     def add(self, record: dict[str, Any], image: ExportedImage, answer: ExportedAnswer) -> None:
         box = image.relative_box(answer)
-        is_blank = answer.label is not None and kind_of(answer.label) == BLANK
-        if box is None and (answer.failed or is_blank):
+        if box is None and (answer.failed or answer.is_blank):
             return
         if answer.label is not None and answer.score is None:
             raise DataError(

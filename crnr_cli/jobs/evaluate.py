@@ -41,7 +41,7 @@ from crnr_cli.results.thresholds import ThresholdTable, measure_rows
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.formats.csv_table import has_features
-from crnr_cli.sources.images import is_unrelated
+from crnr_cli.sources.images import NO_BOX, is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
@@ -76,6 +76,7 @@ class EvaluateReport(Report):
     without_truth: int
     failed: Counter[str]  # rows without a label, by status
     unrelated: int  # rows of unrelated files, which are ignored
+    without_box: int  # rows of images without a box, which are ignored too
     reliability: Reliability | None = None  # None if no row has a probability
     sets: SetScores | None = None  # None if no row has a set of labels
     thresholds: ThresholdTable | None = None  # None if no row has a probability
@@ -194,11 +195,11 @@ def evaluate(
         copies += more_copies
         left_out += more_left_out
     notes = _list_notes(run, [one for one in (source, strangers) if isinstance(one, Features)])
-    report = evaluate_rows(rows, ", ".join(names), reviewed, gallery.classes, options.taxa)
+    name = ", ".join(names) or _name_table(options)
+    report = evaluate_rows(rows, name, reviewed, gallery.classes, options.taxa)
     leaks.compare_images(gallery, DecoderPool(options.jobs), options.max_pixels)
     if leaks.pairs:
-        queries = (part for name in names for part in ("--queries", name))
-        remedy = shlex.join(["crnr", "audit", str(gallery_path), *queries])
+        remedy = _spell_audit(gallery_path, names, options)
         notes.append(Note(LEAKS, leaks.describe(len(report.rows), remedy)))
     return replace(
         report,
@@ -208,6 +209,18 @@ def evaluate(
         left_out=left_out,
         notes=notes,
     )
+
+
+def _spell_audit(gallery_path: Path, names: Sequence[str], options: QueryOptions) -> str:
+    """Return the command that lists queries similar to examples."""
+    queries = (part for name in names for part in ("--queries", name))
+    boxes = ["--boxes", str(options.boxes.path)] if options.boxes else []
+    return shlex.join(["crnr", "audit", str(gallery_path), *queries, *boxes])
+
+
+def _name_table(options: QueryOptions) -> str:
+    """Return the file that names the queries, if no source was given."""
+    return ", ".join(str(table.path) for table in (options.labels, options.boxes) if table)
 
 
 def _evaluate_tables(
@@ -366,6 +379,7 @@ def evaluate_rows(
     rows = _unify_spellings(rows, classes)
     # An unrelated file among the images is not a query.
     n_inputs = len(rows)
+    without_box = sum(1 for row in rows if not row.label and row.status == NO_BOX)
     rows = [row for row in rows if row.label or not row.path or not is_unrelated(row.path, row.status)]
     if not any(row.truth for row in rows):
         raise DataError(
@@ -387,7 +401,8 @@ def evaluate_rows(
         known=known,
         without_truth=sum(1 for row in rows if not row.truth),
         failed=Counter("no_label" if row.status == OK else row.status for row in rows if not row.label),
-        unrelated=n_inputs - len(rows),
+        unrelated=n_inputs - len(rows) - without_box,
+        without_box=without_box,
         # Probabilities and sets do not apply to outsiders.
         reliability=measure_reliability(known),
         sets=score_sets(known),

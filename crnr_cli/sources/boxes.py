@@ -12,13 +12,13 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, first_line
-from crnr_cli.images.regions import Box, Region
+from crnr_cli.images.regions import BAD_BOX, Box, Region
 from crnr_cli.sources.compact_listing import ImageFile
-from crnr_cli.sources.images import NO_BOX, Images, NamedFolder
+from crnr_cli.sources.images import NO_BOX, Images, NamedFolder, is_named_like_image
 from crnr_cli.system.csv_file import DecimalSigns, opened_csv, refuse_separators, require_file, require_utf_8
 from crnr_cli.system.memory import format_size, require_memory
 from crnr_cli.system.names import normalize_path, with_slashes
@@ -34,6 +34,7 @@ _BYTES_OF_JSON = 12  # of memory per byte of JSON
 _MOST_BOXES = 10_000_000
 _LONGEST_REASON = 200  # characters of a detector's own message
 _SHOWN = 3  # paths
+_LARGEST_SHARE = 2.0  # boxes of a detector may exceed the image a little; pixels are larger
 
 
 class LabelledBox(NamedTuple):
@@ -69,6 +70,8 @@ class BoxOptions:
                 size, start = os.fstat(file.fileno()).st_size, file.read(64)
         except OSError as e:
             raise DataError(f"{self.path}: cannot read it ({e.strerror})") from e
+        if not size:
+            raise DataError(f"{self.path}: is empty; {_REMEDY}")
         if size > _LARGEST_FILE:
             limit = format_size(_LARGEST_FILE)
             raise DataError(f"{self.path}: is larger than {limit}; divide the images into several runs")
@@ -120,7 +123,16 @@ class DetectedImages:
             possible = self._places_of(image.path)
             found.append(next(filter(os.path.lexists, possible), possible[0]))
         if not found:
-            raise DataError(f"{self._file}: names no images")
+            raise DataError(f"{self._file}: names no images; {_REMEDY}")
+        return found
+
+    def find_places(self) -> list[str]:
+        """Return the paths of all images; at least one of them must exist."""
+        found = self.places()
+        if not any(map(os.path.lexists, found)):
+            count = format_count(len(found), "image")
+            path = next(iter(self)).path
+            raise DataError(f"{self._file}: none of its {count} exists; {_tell_place(found[0], path)}")
         return found
 
     def divide(self, source: Images) -> Images:
@@ -184,12 +196,11 @@ class _Matches:
             if other is not image:  # two spellings of one path
                 other.boxes += image.boxes
         if not found.by_place:
-            where = _possible_places(unmatched[0].path, roots)[0] if unmatched else ""
-            first = f"; the first one was looked for at {where}" if where else ""
-            raise DataError(
-                f"{options.path}: names none of the {format_count(len(source), 'file')}{first}; use "
-                "--box-root to give the folder that its paths are relative to"
-            )
+            if not unmatched:
+                raise DataError(f"{options.path}: names no images; {_REMEDY}")
+            path = unmatched[0].path
+            where = _tell_place(_possible_places(path, roots)[0], path)
+            raise DataError(f"{options.path}: names none of the {format_count(len(source), 'file')}; {where}")
         within = tuple(os.path.join(normalize_path(folder), "") for folder in folders)  # noqa: PTH118
         for image in unmatched:
             places = _possible_places(image.path, list(used))
@@ -199,6 +210,19 @@ class _Matches:
             else:
                 found.others.append(image.path)
         return found
+
+
+def _tell_place(place: str, path: str) -> str:
+    """Return where the first image of a box file was looked for, and a remedy."""
+    if Path(path).is_absolute() or PureWindowsPath(path).drive:
+        return (
+            f"the first one is {path}, a path from another place; run MegaDetector with "
+            "--output_relative_filenames, or shorten the paths in the file"
+        )
+    return (
+        f"the first one was looked for at {place}; use --box-root to give the folder that its paths are "
+        "relative to"
+    )
 
 
 def _possible_places(path: str, roots: Sequence[Path]) -> list[str]:
@@ -307,6 +331,7 @@ class _CsvReader:
     def __init__(self, options: BoxOptions) -> None:
         self._options, self._path = options, options.path
         self._has_pixels = False  # whether a value is larger than 1, so all are in pixels
+        self._line_of_shares = 0  # of the first box without a unit that can only be in shares
 
     def read(self) -> DetectedImages:
         path, found = self._path, DetectedImages(self._options)
@@ -346,18 +371,30 @@ class _CsvReader:
         label = cells.get("label")
         require_utf_8(label or "", where, "the label")
         self._has_pixels |= any(1 < value < math.inf for value in values)
+        is_small = all(abs(value) <= 1 for value in values)
+        if is_small and not unit and not all(value.is_integer() for value in values):
+            self._line_of_shares = self._line_of_shares or line
         x, y, width, height = values
         found.add(image, LabelledBox(Box(x, y, width, height), label, unit))
 
     def _numbers(self, texts: list[str], signs: DecimalSigns, line: int) -> list[float]:
-        try:
-            return [float(text) for text in signs.to_points(texts, line)]
-        except ValueError as e:
-            raise DataError(f"{self._path}, line {line}: {first_line(e)}; give numbers") from e
+        numbers = []
+        for text in signs.to_points(texts, line):
+            try:
+                numbers.append(float(text))
+            except ValueError as e:
+                raise DataError(f"{self._path}, line {line}: {text[:40]!a} is not a number") from e
+        return numbers
 
     def _with_units(self, found: DetectedImages) -> DetectedImages:
         """Return the boxes in the unit of the option, of their row, or of the whole file."""
         usual = self._options.unit or (PIXELS if self._has_pixels else RELATIVE)
+        if self._has_pixels and self._line_of_shares and not self._options.unit:
+            raise DataError(
+                f"{self._path}, line {self._line_of_shares}: the numbers are shares, but other boxes have "
+                "numbers larger than 1, as in pixels; give the unit of all with --box-unit, or of "
+                "each row in a column unit"
+            )
         for image in found:
             image.boxes = [
                 one._replace(box=one.box._replace(in_pixels=True))
@@ -374,11 +411,14 @@ def _regions_of(file: ImageFile, image: DetectedImage | None, table: Path) -> li
         error = file.error
         if error is None and image and image.failure:
             error = SampleError("detector_failed", f"the detector failed: {image.failure}")
+        if error is None and image is None and not is_named_like_image(file.path):  # such as a note
+            error = SampleError("not_image", "neither named like an image nor in the box file")
         return [file._replace(error=error or SampleError(NO_BOX, f"has no box in {table}"))]
     regions: dict[str, ImageFile] = {}
     for box, label, _ in image.boxes:
         error = file.error
         try:
+            _refuse_pixels(box)
             box = box.clip()
         except SampleError as e:
             error = error or e
@@ -386,6 +426,12 @@ def _regions_of(file: ImageFile, image: DetectedImage | None, table: Path) -> li
         name = Region(file.path, box).name
         regions.setdefault(name, file._replace(path=name, folders=folders, error=error))
     return list(regions.values())
+
+
+def _refuse_pixels(box: Box) -> None:
+    """Raise SampleError for pixels in place of shares, which would be cut off at the edges of the image."""
+    if not box.in_pixels and _LARGEST_SHARE < max(map(abs, box[:4])) < math.inf:
+        raise SampleError(BAD_BOX, "the numbers are too large for shares of the image; are they pixels?")
 
 
 def _move_places(folders: Sequence[NamedFolder], starts: Sequence[int]) -> list[NamedFolder]:

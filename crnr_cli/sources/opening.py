@@ -130,7 +130,7 @@ def open_source(
     if options.labels is not None and not names:
         source = _list_labelled_images(options.labels)
     elif detected is not None and not names:
-        source = list_named_images(detected.places())
+        source = list_named_images(detected.find_places())
     else:
         source = (
             open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)

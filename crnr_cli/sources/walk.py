@@ -24,6 +24,7 @@ _SYSTEM_FILES = {
     *("__macosx", "icon\r"),  # macOS; its other files begin with a dot
     *("lost+found", "__pycache__"),
 }
+_SIDECAR = ".xmp"  # `crnr tag` and other programs write these next to images
 # `crnr correct` moves removed examples to this folder; the mark tells it from a class of this name.
 REMOVED, REMOVED_MARK = "_removed", ".crnr-removed"
 _GROUPS = 1000  # of the subfolders of a folder: enough for many workers, few enough to hand out
@@ -290,7 +291,7 @@ def _entries(folder: str, folders: tuple[str, ...], found: _Listing) -> Iterator
         name = names.pop()  # frees each name before the next path is made, to save memory
         if is_system_file(name) or name.endswith(OWN_ENDINGS):
             found.ignored += 1
-        else:
+        elif name in folder_names or not name.lower().endswith(_SIDECAR):
             yield prefix + name, name, name in folder_names
 
 

@@ -207,3 +207,74 @@ def test_a_box_file_is_no_output(crnr: Runner, scenes: list[str]) -> None:
     assert outcome == Outcome(1, "", "error: q.json: is an input of this run; write to another file\n")
     with Image.open("q/0.png") as image:
         image.load()
+
+
+def test_evaluate_scores_boxes_by_their_labels(crnr: Runner, scenes: list[str]) -> None:
+    """A source is not needed; an image without a box is no unrelated file."""
+    lines = ["path,x,y,width,height,label", "q/2.png,,,,,"]
+    for name, label in zip(scenes[:4], ("fox", "deer", "deer", "fox"), strict=True):
+        lines.append(f"{name.replace('#', ',')},{label}")
+    Path("checked.csv").write_text("\n".join(lines) + "\n")
+    alone = crnr("evaluate", "--boxes", "checked.csv")
+    assert alone.exit == 0
+    assert "3 of 4 correct" in alone.out
+    assert "without a box  1" in " ".join(alone.out.split()).replace("box 1", "box  1")
+    assert "neither images" not in alone.out
+    assert crnr("evaluate", "q", "--boxes", "checked.csv").out == alone.out
+    assert json.loads(crnr("evaluate", "--boxes", "checked.csv", "--json").out)["passed_over"] == 1
+    lines = ["path,x,y,width,height", "q/2.png,,,,"]
+    Path("none.csv").write_text("\n".join(lines) + "\n")
+    assert crnr("evaluate", "--boxes", "none.csv").err.startswith(
+        "error: none.csv: no query has a true class"
+    )
+    nothing = crnr("evaluate")
+    assert (nothing.exit, nothing.err.partition(",")[0]) == (2, "error: missing argument: SOURCE...")
+
+
+def test_images_without_a_box_are_exported(crnr: Runner, scenes: list[str]) -> None:
+    """A camera trap's empty photographs count: without them, no rate of detections can be computed."""
+    assert crnr("classify", "q", "--boxes", "q.json", "-o", "out.csv").exit == 0
+    table = "deploymentID,latitude,longitude,deploymentStart,deploymentEnd\n"
+    day = "2026-03-01T00:00:00Z"
+    Path("deployments.csv").write_text(f"{table}q,50,4,{day},{day}\n")
+    dated = [
+        f"{line},{'timestamp' if not i else day}"
+        for i, line in enumerate(Path("out.csv").read_text().split())
+    ]
+    Path("dated.csv").write_text("\n".join(dated) + "\n")
+    to_package = ("--to", "camtrap-dp", "--deployments", "deployments.csv", "-o", "package")
+    exported = crnr("export", "dated.csv", *to_package)
+    assert (exported.exit, exported.err.splitlines()[-1]) == (0, "wrote package: 5 answers for 3 images")
+    assert [row["mediaID"] for row in read_rows(Path("package/media.csv"))] == [
+        "q/0.png",
+        "q/1.png",
+        "q/2.png",
+    ]
+    blank = read_rows(Path("package/observations.csv"))[-1]
+    assert (blank["mediaID"], blank["observationType"], blank["bboxX"]) == ("q/2.png", "blank", "")
+    assert crnr("export", "out.csv", "--to", "coco", "-o", "coco.json").exit == 0
+    coco = json.loads(Path("coco.json").read_text())
+    assert (len(coco["images"]), len(coco["annotations"])) == (3, 4)
+    tagged = crnr("tag", "out.csv")
+    assert tagged.err.startswith("note: 1 image without a label to write\n2 new sidecars")
+
+
+def test_megadetector_keeps_images_without_a_box(crnr: Runner, scenes: list[str]) -> None:
+    assert crnr("build", "g", "--boxes", "g.json", "--extractor", "pixels", "--calibrate", "-q").exit == 0
+    assert crnr("classify", "q", "--boxes", "q.json", "-o", "out.csv").exit == 0
+    assert crnr("export", "out.csv", "--to", "megadetector", "-o", "labels.json").exit == 0
+    images = json.loads(Path("labels.json").read_text())["images"]
+    assert images[2] == {"file": "q/2.png", "detections": []}
+    assert [len(image["detections"]) for image in images] == [2, 2, 0]
+
+
+def test_sidecars_are_no_queries(crnr: Runner, scenes: list[str]) -> None:
+    """After `crnr tag`, the same commands give the same answers."""
+    for source in (("q", "--boxes", "q.json"), ("q",)):
+        before = crnr("classify", *source, "-o", "out.csv")
+        assert crnr("tag", "out.csv").exit == 0
+        assert list(Path("q").glob("*.xmp"))
+        assert crnr("classify", *source, "-o", "out.csv") == before
+        assert crnr("tag", "--undo", sorted(Path().glob(".crnr-tag-*.jsonl"))[-1]).exit == 0
+    Path("q/0.XMP").touch()
+    assert crnr("classify", "q", "-o", "out.csv") == before

@@ -146,7 +146,7 @@ def test_paths_of_other_systems_and_spellings_are_found(spelling: str, photos: P
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no column path"),
+        ("", "is empty; give MegaDetector's JSON"),
         ("{", "d.json: not readable as JSON"),
         ("[]", "d.json: is not an object with `images`"),
         ("{}", "d.json: has no `detection_categories`"),
@@ -173,7 +173,7 @@ def test_other_files_are_refused_with_a_remedy(content: str, message: str) -> No
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        ([], "names none of the 3 files; use --box-root"),
+        ([], "names no images; give MegaDetector's JSON"),
         (
             [entry("other.png", detection(0, 0, 1, 1))],
             "the first one was looked for at other.png; use --box-root",
@@ -249,13 +249,13 @@ def test_a_csv_may_have_labels_and_images_without_a_box() -> None:
     [
         ("path,x,y,w,h\n", "no column width or height; give MegaDetector's JSON"),
         ("path,x,x,y,width,height\n", "has two columns x; remove one"),
-        ("path,x,y,width,height\nfox/a.png,a,0,1,1\n", "line 2: could not convert string to float: 'a'"),
+        ("path,x,y,width,height\nfox/a.png,a,0,1,1\n", "line 2: 'a' is not a number"),
         ("path,x,y,width,height\nfox/a.png,1,0,1\n", "line 2: 4 fields, but the header has 5"),
         (
             "path,x,y,width,height,unit\nfox/a.png,1,0,1,1,miles\n",
             "the unit is 'miles'; write relative or pixels",
         ),
-        ("path,x,y,width,height\n", "names none of the 3 files"),
+        ("path,x,y,width,height\n", "names no images"),
     ],
 )
 def test_bad_csvs_are_refused_by_line(text: str, message: str) -> None:
@@ -307,3 +307,67 @@ def test_boxes_do_not_apply_to_feature_files() -> None:
     path = write_json(Path("d.json"), [entry("fox/a.png")])
     with pytest.raises(UsageError, match=r"--boxes applies to images, but f\.npz"):
         open_source(["f.npz"], InputOptions(boxes=BoxOptions(path)))
+
+
+def test_other_files_of_a_folder_are_no_images_without_a_box() -> None:
+    """Sidecars are not listed, and notes next to the photographs are no images."""
+    Path("photos/fox/a.png.xmp").write_text("<x/>")
+    Path("photos/notes.txt").write_text("rain")
+    path = write_json(Path("detections.json"), [entry("fox/a.png", detection(0, 0, 1, 1))])
+    statuses = {name: status for name, _, status in items(["photos"], path)}
+    assert statuses == {
+        "photos/deer/c.png": "no_box",
+        "photos/fox/a.png#0.0,0.0,1.0,1.0": "ok",
+        "photos/fox/b.png": "no_box",
+        "photos/notes.txt": "not_image",
+    }
+
+
+def test_pixels_in_place_of_shares_are_no_boxes() -> None:
+    """Cut off at the edge of the image, such a box would be the whole image."""
+    path = write_json(Path("detections.json"), [entry("fox/a.png", detection(0, 0, 30, 12))])
+    source = open_source(["photos"], InputOptions(boxes=BoxOptions(path)))
+    assert isinstance(source, Images)
+    (error,) = (file.error for file in source.files if "#" in file.path)
+    assert str(error) == "the numbers are too large for shares of the image; are they pixels?"
+
+
+def test_shares_and_pixels_in_one_table_need_a_unit() -> None:
+    """In pixels, the first box would be one pixel."""
+    path = Path("boxes.csv")
+    path.write_text("path,x,y,width,height\nfox/a.png,0.5,0.1,0.2,0.3\nfox/b.png,8,2,8,7\n")
+    with pytest.raises(
+        DataError, match="line 2: the numbers are shares, but other boxes have numbers larger than 1"
+    ):
+        items(["photos"], path)
+    assert items(["photos"], path, unit="pixels")[-1] == ("photos/fox/b.png#8,2,8,7", "fox", "ok")
+    path.write_text("path,x,y,width,height,unit\nfox/a.png,0.5,0.1,0.2,0.3,relative\nfox/b.png,8,2,8,7,\n")
+    assert [name for name, _, _ in items(["photos"], path)][1:] == [
+        "photos/fox/a.png#0.5,0.1,0.2,0.3",
+        "photos/fox/b.png#8,2,8,7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "names", "message"),
+    [
+        (
+            "cam/a.png",
+            [],
+            "none of its 1 image exists; the first one was looked for at cam/a.png; use --box-root",
+        ),
+        ("C:\\trap\\a.png", ["photos"], "the first one is C:.trap.a.png, a path from another place"),
+        ("/mnt/trap/a.png", ["photos"], "run MegaDetector with --output_relative_filenames"),
+    ],
+)
+def test_paths_that_lead_nowhere_have_a_remedy(file: str, names: list[str], message: str) -> None:
+    path = write_json(Path("detections.json"), [entry(file, detection(0, 0, 1, 1))])
+    with pytest.raises(DataError, match=message):
+        items(names, path)
+
+
+def test_an_empty_file_is_called_empty() -> None:
+    for name in ("empty.json", "empty.csv"):
+        Path(name).touch()
+        with pytest.raises(DataError, match=f"{name}: is empty; give MegaDetector's JSON"):
+            items(["photos"], Path(name))
