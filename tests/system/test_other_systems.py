@@ -100,9 +100,9 @@ class Session:
         return re.sub(r"\b\d+\.\d s\b|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)
 
     def files(self) -> dict[str, bytes]:
-        """Without the moment, which is in every page."""
+        """Without the moment, which is in every page, and the key of decisions, which a folder decides."""
         own = self.on.here.name.encode()
-        moment = re.compile(rb"\d{4}-\d\d-\d\d, \d\d:\d\d UTC")
+        moment = re.compile(rb"\d{4}-\d\d-\d\d, \d\d:\d\d UTC|\b[0-9a-f]{32}\b")
         return {
             str(path.relative_to(self.on.here)): moment.sub(b"", path.read_bytes().replace(own, b"SYSTEM"))
             for path in sorted(self.on.here.rglob("*"))
