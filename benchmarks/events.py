@@ -100,9 +100,8 @@ def compare_combinations(gallery_path: Path, queries: Path, folder: Path) -> Non
     with out.open(newline="") as file:
         for row in csv.DictReader(file):
             residuals = np.array([[float(row[f"residual:{name}"]) for name in gallery.classes]])
-            events[row["event"]].append(
-                (certainty.probabilities(residuals)[0], gallery.classes.index(row["truth"]))
-            )
+            probabilities = np.asarray(certainty.probabilities(residuals))[0]
+            events[row["event"]].append((probabilities, gallery.classes.index(row["truth"])))
     for name, combine in COMBINE.items():
         right, surprise, sure = [], [], []
         for members in events.values():

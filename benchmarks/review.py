@@ -73,14 +73,16 @@ class Pictures:
         )
         others = rng.permutation(np.setdiff1d(np.arange(len(self.labels)), chosen))
         asked, rest = np.split(others, [self.n_queries])
-        is_own = self.test is not None
+        test, test_labels = self.vectors[rest], self.labels[rest]
+        if self.test is not None and self.test_labels is not None:
+            test, test_labels = self.test, self.test_labels
         return Task(
             self.vectors[chosen],
             self.labels[chosen],
             self.vectors[asked],
             self.labels[asked],
-            self.test if is_own else self.vectors[rest],
-            self.test_labels if is_own else self.labels[rest],
+            test,
+            test_labels,
         )
 
 
