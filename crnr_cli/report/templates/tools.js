@@ -128,7 +128,13 @@ const tools = (() => {
   const makeZoom = (back) => {
     const dialog = byId("zoom"), place = byId("zoom-image"), sign = byId("zoom-sign"), link = byId("zoom-file");
     const isLarger = (image) => image.naturalWidth > place.clientWidth || image.naturalHeight > place.clientHeight;
-    const close = () => dialog.close();
+    const leave = () => {
+      if (dialog.open) return; // the event comes late, and the next image is open already
+      place.replaceChildren();
+      back();
+    };
+    // At once: a key may come before the event, while the button that opened the dialog has the focus.
+    const close = () => { dialog.close(); leave(); };
     const enlarge = () => {
       const image = place.querySelector("img");
       if (!image || dialog.classList.contains("own-pixels") || !isLarger(image)) close();
@@ -176,11 +182,7 @@ const tools = (() => {
       event.stopPropagation();
       if (event.key === "z" && !event.repeat) { event.preventDefault(); enlarge(); }
     });
-    dialog.addEventListener("close", () => {
-      if (dialog.open) return; // the event comes late, and the next image is open already
-      place.replaceChildren();
-      back();
-    });
+    dialog.addEventListener("close", leave);
     return open;
   };
 
