@@ -83,7 +83,7 @@ class EarlierRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
-    """Which queries are answered together."""
+    """The queries that get one answer together."""
 
     event_gap: EventGap = None
     event_by: Annotated[

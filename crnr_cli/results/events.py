@@ -21,6 +21,7 @@ from crnr_cli.images.events import group_by_gap, group_by_key
 from crnr_cli.results.decision import REJECTED, UNKNOWN
 from crnr_cli.results.probability import DECIMALS, Calibrated
 from crnr_cli.results.table import DATE, EVENT_COLUMNS, RESIDUAL, quote_name
+from crnr_cli.system.csv_file import split_rows
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class EventAnswers:
     def _lines(self, rows: BinaryIO) -> Iterator[bytes]:
         """Return all lines as they are written; of a CSV, the first is the header."""
         rows.seek(0)
-        return _read_lines(rows) if self.is_csv else iter(rows)
+        return split_rows(rows) if self.is_csv else iter(rows)
 
     def _extend(self, line: bytes, event: int, label: str | None, probability: float | None) -> bytes:
         if not self.is_csv:
@@ -168,16 +169,6 @@ class _Event:
 def extend_header(line: bytes) -> bytes:
     """Return the first line of a CSV with the columns of events; an empty line has no columns."""
     return line and line[:-1] + f",{','.join(EVENT_COLUMNS)}\n".encode()
-
-
-def _read_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the rows of a CSV with their line ends; a field in quotes may have line ends."""
-    row = b""
-    for line in file:
-        row += line
-        if row.count(b'"') % 2 == 0:
-            yield row
-            row = b""
 
 
 def _split(line: bytes) -> list[str]:

@@ -186,16 +186,6 @@ class State:
         file.write(json.dumps({"sha256": digest.hexdigest()}).encode() + b"\n")
 
 
-def split_rows(data: bytes, *, quotes: bool) -> Iterator[bytes]:
-    """Yield the rows of CSV or JSON Lines, with line ends; in CSV, a field in quotes may have line ends."""
-    row = b""
-    for line in data.split(b"\n")[:-1]:
-        row += line + b"\n"
-        if not quotes or row.count(b'"') % 2 == 0:
-            yield row
-            row = b""
-
-
 class Finished(NamedTuple):
     """An output that exists before a run, and a note on it."""
 

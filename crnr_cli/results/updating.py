@@ -24,8 +24,9 @@ from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
 from crnr_cli.results.journal import Done, Identity, Journal, describe_differences
-from crnr_cli.results.record import Listed, Rows, State, split_rows
+from crnr_cli.results.record import Listed, Rows, State
 from crnr_cli.system import descriptors
+from crnr_cli.system.csv_file import split_rows
 from crnr_cli.system.files import (
     Claim,
     claimed,
@@ -102,7 +103,8 @@ class Update:
         """Store everything written since the last call as one finished batch."""
         is_csv = self._settings["--format"] == "csv"
         places, start = [], self._journal.size
-        for number, row in enumerate(split_rows(bytes(self._batch), quotes=is_csv)):
+        lines = io.BytesIO(self._batch)
+        for number, row in enumerate(split_rows(lines) if is_csv else lines):
             place = self._wanted[self._n_stored]
             self.rows.store(place, start, len(row), is_new=True, is_failed=number in failed)
             places.append(place)

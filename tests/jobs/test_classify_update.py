@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import signal
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs import classify as job
-from crnr_cli.results.record import State, split_rows
+from crnr_cli.results.record import State
+from crnr_cli.system.csv_file import split_rows
 from helpers.pausing import start_pausing
 from helpers.runner import Outcome, Runner, ended
 from helpers.samples import CLASSES, draw_image, make_features, make_images
@@ -404,8 +406,7 @@ def test_resume_over_another_finished_output_gives_the_reason_to_classify_again(
 
 def test_split_rows_keeps_line_ends_within_quotes() -> None:
     rows = [b'"a\nb",1\n', b"c,2\n", b'"d ""\n"" e",3\n']
-    assert list(split_rows(b"".join(rows), quotes=True)) == rows
-    assert list(split_rows(b'{"a": "\\""}\n{}\n', quotes=False)) == [b'{"a": "\\""}\n', b"{}\n"]
+    assert list(split_rows(io.BytesIO(b"".join(rows)))) == rows
 
 
 # Any sequence of nights against a plain model: a dictionary of the content of files.
@@ -451,7 +452,7 @@ def test_updates_of_any_nights_have_the_rows_of_a_model(inbox: Runner, nights: l
             rows = {path: row for path, row in rows.items() if path in present}
         update(stop_at=stopped, prune=prune)
         update(stop_at=None, prune=prune)
-        found = list(split_rows(Path("out.csv").read_bytes(), quotes=True))
+        found = list(split_rows(io.BytesIO(Path("out.csv").read_bytes())))
         assert found[0].startswith(b"path,truth,")
         assert sorted(found[1:]) == sorted(rows.values())
         state = State.read(STATE)
@@ -465,7 +466,7 @@ def test_updates_of_any_nights_have_the_rows_of_a_model(inbox: Runner, nights: l
 def row_alone(path: str, content: bytes) -> bytes:
     options = QueryOptions(jobs=1, batch_size=1)
     job.classify([path], Path("gallery.h5"), Path("one.csv"), options)
-    _, row = split_rows(Path("one.csv").read_bytes(), quotes=True)
+    _, row = split_rows(io.BytesIO(Path("one.csv").read_bytes()))
     return row
 
 
