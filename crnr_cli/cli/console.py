@@ -258,7 +258,7 @@ def shown_progress(quiet: bool, *, prints: bool = False) -> Iterator[Progress]:
         def show(step: str, done: int, total: int) -> None:
             if step not in tasks:
                 tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done)
+            bars.update(tasks[step], completed=done, total=total)
 
         _with_bars.append(bars.console)
         try:

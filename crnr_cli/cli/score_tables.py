@@ -81,7 +81,9 @@ def _known_facts(report: EvaluateReport) -> list[tuple[str, str, str]]:
     scores = report.over_all
     partly = report.answered < scores.n
     exact = "exact answer" if report.broader else "answer"
-    remark = f"{scores.correct} of {scores.n} correct" + (f"; no {exact} counts as wrong" if partly else "")
+    remark = f"{scores.correct} of {scores.n} correct" + (
+        f"; queries without an {exact} count as wrong" if partly else ""
+    )
     facts = [
         ("accuracy", format_share(scores.accuracy, scores.interval), remark),
         ("macro F1", format_number(scores.macro.f1), "every class counts the same"),

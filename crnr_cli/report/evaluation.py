@@ -150,7 +150,7 @@ def _known_cards(report: EvaluateReport) -> list[Card]:
     note = f"{scores.correct} of {scores.n} labelled correctly"
     exact = "exact answer" if report.broader else "answer"
     if partly:
-        note += f"; no {exact} counts as wrong"
+        note += f"; queries without an {exact} count as wrong"
     cards = [Card("Accuracy", scores.accuracy, scores.interval, note)]
     if events := report.events:
         note = f"{events.correct} of {format_count(events.n, 'event')} labelled correctly"

@@ -209,7 +209,7 @@ class EventScores:
 
 
 def score_events(known: Iterable[Prediction], outsiders: Iterable[Prediction]) -> EventScores | None:
-    """Return the scores of events; None if no event has an answer. Otherwise, no answer counts as wrong."""
+    """Return the scores of events; None if no event has an answer. Else an event without one is wrong."""
     truths: dict[str, set[str]] = {}
     labels: dict[str, str | None] = {}
     for row in known:

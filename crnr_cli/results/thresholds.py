@@ -1,4 +1,4 @@
-"""Show what a threshold of the probability costs and gains, and choose one that reaches an accuracy.
+"""Measure the cost and the gain of a threshold of the probability, and choose one that reaches an accuracy.
 
 With a threshold, crnr answers the queries whose probability is at least as high. Thresholds have two digits
 of the probability of an error, and at most four decimals: 0.83, 0.974, 0.9981. They do not depend on the

@@ -140,8 +140,8 @@ def test_failures_and_rows_without_truth_are_counted_apart(crnr: Runner, tmp_pat
     assert (record["without_truth"], record["failed"]) == (1, {"truncated": 1})
     shown = crnr("evaluate", "out.csv").out
     assert (
-        "accuracy              0.4000  (95% 0.1176 to 0.7693)  2 of 5 correct; no answer counts as wrong"
-        in shown
+        "accuracy              0.4000  (95% 0.1176 to 0.7693)  "
+        "2 of 5 correct; queries without an answer count as wrong" in shown
     )
     assert "macro F1              0.4500                          every class counts the same" in shown
     assert (

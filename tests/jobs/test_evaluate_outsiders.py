@@ -288,7 +288,7 @@ def test_evaluate_prints_scores_of_outsiders(crnr: Runner) -> None:
     f1 = f1_score(["a", "b", "b"], ["a", "b", ""], labels=["a", "b"], average="macro")
     assert blocks(result.out) == {
         "Known queries (3)": [
-            "accuracy 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct; no answer counts as wrong",
+            "accuracy 0.6667 (95% 0.2077 to 0.9385) 2 of 3 correct; queries without an answer count as wrong",
             f"macro F1 {f1:.4f} every class counts the same",
             "answer rate 0.6667 2 of 3 got an answer; accuracy of these 1.0000",
             "rejected as unknown 1 the best guess was right for 1",
