@@ -1,7 +1,8 @@
 """A process that decodes images for its parent, so that an image that crashes or hangs it does no harm.
 
 The first line on stdin is the request, as JSON. The process replies "ready". Each further line is a JSON list
-of paths, or names of regions, or another request for the paths after it. The replies to paths come in the
+of paths, or names of regions, or another request for the paths after it. A request names a folder if relative
+paths no longer start from the one in which the process was started. The replies to paths come in the
 same order, for several paths at a time: one line with a JSON list of headers, followed by the pixels of all
 these images. Replies are buffered for a moment, and are lost if an image kills the process. The process ends
 when its stdin is closed.
@@ -10,6 +11,7 @@ when its stdin is closed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import BinaryIO
@@ -63,6 +65,8 @@ def decode_requests() -> None:
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
         if isinstance(wanted, dict):
+            if "folder" in wanted:
+                os.chdir(wanted.pop("folder"))
             size = wanted.pop("size")
             request = PixelRequest(size=tuple(size) if size else None, **wanted)
             limit_memory(request)

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from crnr_cli.errors import DataError, SampleError
@@ -158,6 +159,7 @@ class _Decoder:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self.origin = spares.current_origin(command)
+        self._folder = _identify_folder()
         self._process = launch(command)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -169,8 +171,11 @@ class _Decoder:
         """Send the request that all paths after it are for. A process that does not accept it is ended."""
         self._timeout = timeout
         self.guard = Guard(self._process, request.most_memory)
+        wanted = request._asdict()
+        if (folder := _identify_folder()) != self._folder:  # it was kept from before the folder was changed
+            wanted["folder"], self._folder = _find_folder(), folder
         with ignoring_broken_pipes():
-            self._requests.write(json.dumps(request._asdict()).encode() + b"\n")
+            self._requests.write(json.dumps(wanted).encode() + b"\n")
             self._requests.flush()
         if not self._replies.readline():
             self.end()
@@ -228,6 +233,20 @@ class _Decoder:
         with ignoring_broken_pipes():  # a buffered request that the process will not read
             self._requests.close()
         self._replies.close()
+
+
+def _identify_folder() -> tuple[int, int]:
+    """Identify the current folder, whatever its name is now."""
+    folder = Path().stat()
+    return folder.st_dev, folder.st_ino
+
+
+def _find_folder() -> str:
+    """Return the path of the current folder; if it is gone, one that makes a decoder end."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
 
 
 def launch(command: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 Origin = Hashable
@@ -59,7 +58,7 @@ def put(spare: Spare) -> None:
 
 
 def take(kind: type[SpareT], command: Sequence[str]) -> SpareT | None:
-    """Return an idle process that this command started from here, if there is one."""
+    """Return an idle process that this command started, if there is one."""
     origin = current_origin(command)
     with _lock:
         spares = _take_all()
@@ -73,9 +72,8 @@ def take(kind: type[SpareT], command: Sequence[str]) -> SpareT | None:
 
 
 def current_origin(command: Sequence[str]) -> Origin:
-    """Identify what a process that starts now inherits: a fork, or another current folder, changes it."""
-    folder = Path().stat()
-    return tuple(command), os.getpid(), folder.st_dev, folder.st_ino
+    """Identify what a process that starts now has in common with its spares; a fork has its own."""
+    return tuple(command), os.getpid()
 
 
 def _take_all() -> list[Spare]:

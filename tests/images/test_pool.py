@@ -160,7 +160,7 @@ def test_without_a_block_every_request_has_decoders_of_its_own(
     assert [decoder.returncode is not None for decoder in started] == [True, True]
 
 
-def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
+def test_a_kept_decoder_that_was_killed_is_replaced_and_one_in_another_folder_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -179,9 +179,29 @@ def test_a_kept_decoder_that_was_killed_or_is_in_another_folder_is_not_used(
         again = decode()
         monkeypatch.chdir(tmp_path / "b")
         other = decode()
-    assert first == again == [read_pixels(str(tmp_path / "a" / "x.png"), PixelRequest(None))]
+        monkeypatch.chdir(tmp_path / "a")
+        (tmp_path / "a").rename(tmp_path / "c")
+        back = decode()
+    assert first == again == back == [read_pixels(str(tmp_path / "c" / "x.png"), PixelRequest(None))]
     assert other == [read_pixels(str(tmp_path / "b" / "x.png"), PixelRequest(None))]
-    assert len(started) == 3
+    assert len(started) == 2
+
+
+def test_in_a_folder_that_is_gone_a_new_decoder_takes_the_place_of_a_kept_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise(0).save(tmp_path / "x.png")
+    path = str(tmp_path / "x.png")
+    (tmp_path / "gone").mkdir()
+    started = watch_decoders(monkeypatch.setattr)
+    with spares.kept():
+        list(DecoderPool(1).decode([path], PixelRequest(None)))
+        monkeypatch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        assert list(DecoderPool(1).decode([path], PixelRequest(None))) == [
+            read_pixels(path, PixelRequest(None))
+        ]
+    assert len(started) == 2
 
 
 def test_a_reader_that_counts_its_images_leaves_the_decoders_to_the_next(
