@@ -255,7 +255,8 @@ def _write_change(change: _Change, report: TagReport) -> None:
     try:
         _replace_sidecar(change.path, change.before, change.after)
     except (SidecarError, PermissionError, OutputError) as e:
-        if isinstance(e.__cause__, OSError) and e.__cause__.errno in _STOPPING:
+        is_output = isinstance(e, OutputError)
+        if is_output and isinstance(e.__cause__, OSError) and e.__cause__.errno in _STOPPING:
             raise
         reason = str(e.strerror) if isinstance(e, OSError) else str(e)
         report.rows[change.row] = row._replace(sidecar="", result=LEFT_OUT, reason=reason)

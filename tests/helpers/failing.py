@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 
 def fail_at(number: int, error: type[BaseException], patch: pytest.MonkeyPatch) -> list[int]:
-    """Let operation number / 2 fail; one that is killed is done before if the number is odd.
+    """Let operation number / 2 fail. Odd numbers let it be done and then killed; an error has only even ones.
 
     The list has the number of operations so far.
     """

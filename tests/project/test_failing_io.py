@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from crnr_cli.exports.xmp import SUBJECT, make_sidecar, read_keywords
 from helpers.imitation import IMITATIONS, LINUX, OTHERS, environment
 from helpers.paths import TESTS
 from helpers.runner import Runner
@@ -121,6 +122,7 @@ SCENARIOS = {
         ["evaluate", "old.csv", "--errors", "errors.csv", "--confusion", "matrix.csv"],
         ["errors.csv", "matrix.csv"],
     ),
+    "export": Scenario(["export", "answers.csv", "--to", "label-studio", "-o", "tasks.json"], ["tasks.json"]),
 }
 
 
@@ -136,7 +138,8 @@ def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
     assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
     assert server.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
     (start / "marked.csv").write_text("path,corrected,remove\nfirst.npz#0,bee,\nfirst.npz#5,,x\n")
-    for name in ("out.csv", "out.parquet", "errors.csv", "matrix.csv"):
+    (start / "answers.csv").write_text("path,truth,label,status\na.png,,ant,ok\nb.png,,bee,ok\n")
+    for name in ("out.csv", "out.parquet", "errors.csv", "matrix.csv", "tasks.json"):
         (start / name).write_text("what was here before")
     return start
 
@@ -202,7 +205,7 @@ def check_every_call(
             assert ended.exit == -9, where
         elif ended.exit == 0:  # only a look at the old gallery failed, which is no reason to stop
             # An update looks for a record of a killed run.
-            assert "which is not a readable gallery" in ended.err or "--update" in scenario.command, where
+            assert "which was not a readable gallery" in ended.err or "--update" in scenario.command, where
             assert left == new, where
         else:
             assert ended.exit == 1, where
@@ -267,8 +270,19 @@ def below(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith(".crnr-sort")
+        if path.is_file() and not path.name.startswith((".crnr-sort", ".crnr-tag"))
     }
+
+
+def make_answers(start: Path) -> None:
+    """Write three files, two of which have the same name, and the labels of all in out.csv."""
+    lines = ["path,truth,label"]
+    for folder, label in (("a", "cat"), ("b", "cat"), ("b", "dog")):
+        path = start / folder / f"{len(lines) // 3}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{folder} {label}")
+        lines.append(f"{path.relative_to(start)},,{label}")
+    (start / "out.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.mark.slow
@@ -278,46 +292,66 @@ def test_every_call_of_sort_and_of_its_undoing_may_fail(
     server: Server, how: str, fail_with: int, full: bool, tmp_path: Path
 ) -> None:
     """Every file is there exactly once after the same command has been run again."""
-    start = tmp_path / "start"
-    lines = ["path,truth,label"]
-    for folder, label in (("a", "cat"), ("b", "cat"), ("b", "dog")):
-        path = start / folder / f"{len(lines) // 3}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{folder} {label}")
-        lines.append(f"{path.relative_to(start)},,{label}")
-    (start / "out.csv").write_text("\n".join(lines) + "\n")
-    old = below(start)
-    done = fresh(start, tmp_path / "done")
-    whole = server.run(done, SORT[how])
-    assert (whole.exit, whole.err) == (0, "")
-    new = below(done)
-    assert new.keys() >= {"sorted/cat/0.png", "sorted/cat/0 (2).png", "sorted/dog/1.png"}
-    undo = ["sort", "--undo", LIST, "--quiet"]
+    make_answers(tmp_path / "start")
+    done = check_both_ways(server, SORT[how], ["sort", "--undo", LIST, "--quiet"], fail_with, full, tmp_path)
+    assert done.keys() >= {"sorted/cat/0.png", "sorted/cat/0 (2).png", "sorted/dog/1.png"}
 
-    def prepared(command: list[str]) -> Path:
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
+def test_every_call_of_tag_and_of_its_undoing_may_fail(
+    server: Server, fail_with: int, full: bool, tmp_path: Path
+) -> None:
+    """Every sidecar is whole, as before or as wanted, and as wanted after the same command again."""
+    start = tmp_path / "start"
+    make_answers(start)
+    (start / "a" / "0.png.xmp").write_bytes(make_sidecar({SUBJECT: ["holiday"]}))
+    undo = ["tag", "--undo", ".crnr-tag-1.jsonl", "--quiet"]
+    done = check_both_ways(server, ["tag", "out.csv", "--quiet"], undo, fail_with, full, tmp_path)
+    found = {name: read_keywords(data, SUBJECT) for name, data in done.items() if name.endswith(".xmp")}
+    assert found == {"a/0.png.xmp": ["holiday", "cat"], "b/0.png.xmp": ["cat"], "b/1.png.xmp": ["dog"]}
+
+
+def check_both_ways(
+    server: Server, command: list[str], undo: list[str], fail_with: int, full: bool, tmp_path: Path
+) -> dict[str, bytes]:
+    """Let the calls of a command fail, and the calls that undo it; return the files of a whole run."""
+    start = tmp_path / "start"
+    old = below(start)
+    whole = server.run(fresh(start, tmp_path / "done"), command)
+    assert (whole.exit, whole.err) == (0, "")
+    new = below(tmp_path / "done")
+
+    def prepared(is_undone: bool) -> Path:
         """In the same place, as lists and links have whole paths."""
         folder = fresh(start, tmp_path / "run")
-        if command is undo:
-            assert server.run(folder, SORT[how]).exit == 0
+        if is_undone:
+            assert server.run(folder, command).exit == 0
         return folder
 
-    for command, after in ((SORT[how], new), (undo, old)):
-        calls = server.run(prepared(command), command).calls
+    for is_undone, arguments, after in ((False, command, new), (True, undo, old)):
+        calls = server.run(prepared(is_undone), arguments).calls
         assert calls > 8
         for fail_at in range(1, calls + 1, 1 if full else 2):
-            folder = prepared(command)
-            ended = server.run(folder, command, fail_at, fail_with)
+            folder = prepared(is_undone)
+            ended = server.run(folder, arguments, fail_at, fail_with)
             where = f"call {fail_at} of {calls}: {ended}"
             assert ended.exit in ((-9,) if fail_with == KILLED else (0, 1, 3)), where
             assert "Traceback" not in ended.err, where
-            left = list(below(folder).values())
-            assert all(content in left for content in old.values()), where  # nothing is lost
-            again = server.run(folder, command)
-            if command is undo and again.exit == 1:
+            left = below(folder)
+            if command[0] == "tag":  # a sidecar is replaced
+                assert left.keys() >= old.keys(), where
+                for name in new.keys() & left.keys():
+                    assert left[name] in (old.get(name), new[name]), where
+            else:
+                assert all(content in left.values() for content in old.values()), where  # nothing is lost
+            again = server.run(folder, arguments)
+            if is_undone and again.exit == 1:
                 assert "no such undo file" in again.err, f"{where}, then {again}"
             else:
                 assert (again.exit, again.err) == (0, ""), f"{where}, then {again}"
             assert below(folder) == after, where
+    return new
 
 
 @pytest.mark.slow
