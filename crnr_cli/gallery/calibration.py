@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,10 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes, standout
 from crnr_cli.results.probability import Calibrated, fit_probabilities, round_probabilities
 from crnr_cli.results.table import number_format
-from crnr_cli.results.thresholds import ThresholdTable, measure_steps
 from crnr_cli.wording import format_count
+
+if TYPE_CHECKING:
+    from crnr_cli.results.thresholds import ThresholdTable
 
 _FOLDS = 20  # many, so each gallery is nearly complete: with 5, up to half too many were rejected
 _PERFECT = 1 - 1e-12  # separation that no held-out sample reaches by finite residuals of crc
@@ -61,6 +63,8 @@ class HeldOutAnswers(NamedTuple):
 
     def measure(self) -> ThresholdTable:
         """Return how many of the answers each threshold keeps, and how many of these are right."""
+        from crnr_cli.results.thresholds import ThresholdTable, measure_steps  # here, as classify needs none
+
         is_right = np.repeat([True, False], [len(self.right), len(self.wrong)])
         return ThresholdTable(measure_steps(np.concatenate(self), is_right), "held-out example")
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
 from crnr_cli.errors import UsageError, refuse_too_many
-from crnr_cli.gallery.extraction import read_queries_through_cache
 from crnr_cli.gallery.queries import (
     MAX_FAILURES,
     QueryOptions,
@@ -25,8 +23,10 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.decision import BROADER, OK, REJECTED
 from crnr_cli.results.journal import Done, Finish, Partial, resumable
+from crnr_cli.sources.base import Source
 from crnr_cli.sources.images import NO_BOX
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
@@ -91,11 +91,8 @@ def classify(
             if found.is_complete:
                 return _add_notes(notes, _report_nothing())
     if options.cache and len(source):
-        source, of_cache = read_queries_through_cache(
-            source, gallery.recipe, options, options.cache, progress, workers
-        )
+        source, of_cache, workers = _use_cache(source, gallery.recipe, options, progress, workers)
         notes += of_cache
-        workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
     finish = None if options.events is None else _make_event_answers(run, options.events).finish
     if not isinstance(output, Path):
@@ -150,10 +147,7 @@ def _update(output: Path, run: Run, workers: Workers, progress: Progress, gone: 
             else:
                 source = source.filter(lambda *_: next(choices))
             if options.cache:
-                source, notes = read_queries_through_cache(
-                    source, run.gallery.recipe, options, options.cache, progress, workers
-                )
-                workers = Here(DecoderPool(options.jobs))
+                source, notes, workers = _use_cache(source, run.gallery.recipe, options, progress, workers)
             report = _classify_to(update, run.with_source(source), workers, progress)
             # A README among images counts as failed only if there is nothing else, in earlier rows either.
             report = replace(report, skipped=update.done.skipped if update.has_answers else report.skipped)
@@ -244,12 +238,25 @@ def _make_event_answers(run: Run, events: EventOptions) -> EventAnswers:
     )
 
 
+def _use_cache(
+    source: Source, recipe: Recipe, options: QueryOptions, progress: Progress, workers: Workers
+) -> tuple[Source, list[Note], Workers]:
+    """Return the queries as features of the cache, which is brought up to date, with notes and workers."""
+    from crnr_cli.gallery.extraction import read_queries_through_cache  # here, because few runs need it
+
+    assert options.cache is not None
+    source, notes = read_queries_through_cache(source, recipe, options, options.cache, progress, workers)
+    return source, notes, Here(DecoderPool(options.jobs))  # reading features is faster than sending them
+
+
 @contextmanager
 def _finishing(output: BinaryIO, finish: Finish | None) -> Iterator[BinaryIO]:
     """Yield the output or, if the rows have to be finished in the end, a temporary file for them."""
     if finish is None:
         yield output
         return
+    from tempfile import TemporaryFile  # here, because few runs need it
+
     with TemporaryFile() as rows:
         yield rows
         finish(rows, output)
