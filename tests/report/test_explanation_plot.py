@@ -84,8 +84,10 @@ def build_gallery(crnr: Runner, names: list[str], *options: str, per_class: int 
     assert crnr("build", "gallery.npz", "-q", *options).exit == 0
 
 
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("count", [3, 30, 300])
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [*((kind, 30) for kind in NAMES), *itertools.product(("words", "one long word"), (3, 300))],
+)
 def test_drawing_shows_the_best_classes_without_overlap(
     crnr: Runner, drawn: list[Figure], kind: str, count: int
 ) -> None:
