@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.results.probability import Calibrated
-from crnr_cli.results.thresholds import ThresholdTable
+
+if TYPE_CHECKING:
+    from crnr_cli.results.thresholds import ThresholdTable
 
 T = TypeVar("T")
 _TRIED_ITERATIONS = 20
