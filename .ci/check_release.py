@@ -23,8 +23,11 @@ def problems(tag: str) -> list[str]:
         found.append(f"the tag is {tag}, but the version of the package is {version}")
     if (cited := line("CITATION.cff", r"version: (.*)")) != version:
         found.append(f"CITATION.cff has the version {cited}, not {version}")
-    if not line("CHANGELOG.md", rf"## \[{re.escape(version)}\] - (\d{{4}}-\d\d-\d\d)"):
+    date = line("CHANGELOG.md", rf"## \[{re.escape(version)}\] - (\d{{4}}-\d\d-\d\d)")
+    if not date:
         found.append(f"CHANGELOG.md has no section `## [{version}] - YYYY-MM-DD`")
+    elif (cited := line("CITATION.cff", r'date-released: "?([\d-]*)"?')) != date:
+        found.append(f"CITATION.cff has the date {cited or 'of no release'}, but CHANGELOG.md has {date}")
     home = f"{os.environ.get('GITHUB_SERVER_URL')}/{os.environ.get('GITHUB_REPOSITORY')}"
     named = tomllib.loads(read("pyproject.toml"))["project"]["urls"].get("Repository")
     if named != home:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         SRCClassifier,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Answer",

@@ -65,6 +65,8 @@ def info(
     from crnr_cli.gallery.gallery import describe
     from crnr_cli.jobs.inspect import inspect, is_feature_file
 
+    if samples and target_accuracy is not None:
+        raise UsageError("--list-examples and --target-accuracy cannot be combined; give one of them")
     gallery = options.one_gallery(context, gallery, option)
     if is_feature_file(gallery):
         for name, is_given in (("list-examples", samples), ("target-accuracy", target_accuracy is not None)):

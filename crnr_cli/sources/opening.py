@@ -199,8 +199,10 @@ def _suggest_name(missing: str, names: Sequence[str]) -> str:
     folder, name = os.path.split(missing.rstrip("/"))
     if "#" in name:  # a row of a feature file
         return ""
+    folders_only = not Path(name).suffix  # so gallery.h5 is not suggested for galery
     try:
-        known = os.listdir(folder or ".")  # noqa: PTH208, names are text here
+        with os.scandir(folder or ".") as entries:
+            known = [entry.name for entry in entries if not folders_only or entry.is_dir()]
     except OSError:
         return ""
     return suggest_similar(missing, [os.path.join(folder, each) for each in known], _SIMILAR)  # noqa: PTH118

@@ -273,6 +273,13 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             "queries: is a folder; the order is `crnr sort CSV FOLDER` (see `crnr sort --help`)",
         ),
         ("build Galery", 1, "Galery: no such file or folder; did you mean gallery?"),
+        ("build labels", 1, "labels: no such file or folder"),  # labels.csv is similar, but no folder
+        ("build lables.csv", 1, "lables.csv: no such file or folder; did you mean labels.csv?"),
+        (
+            "info gallery.h5 --list-examples --target-accuracy 0.9",
+            2,
+            "--list-examples and --target-accuracy cannot be combined; give one of them",
+        ),
         (
             "build alone/flaat",
             1,

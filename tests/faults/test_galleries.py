@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
+from crnr_cli import __version__
 from crnr_cli.gallery.file import load_gallery
 from helpers.faults import CLASSIFY, Case, labelled, make_queries
 from helpers.runner import read_rows
@@ -112,7 +113,8 @@ def test_other_versions(case: Case) -> None:
         CLASSIFY,
         exit=1,
         err=[
-            "error: gallery.h5: gallery format 99, but this crnr (0.2.0) reads up to 5; please upgrade crnr"
+            f"error: gallery.h5: gallery format 99, but this crnr ({__version__}) reads up to 5; please "
+            "upgrade crnr"
         ],
     )
     with h5py.File("other.h5", "w") as file:

@@ -108,7 +108,10 @@ def test_the_page_on_pypi_is_the_readme(wheel: Path) -> None:
 
 def test_the_citation_is_of_this_version() -> None:
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.search(r"^version: (.*)$", text, re.MULTILINE)[1] == crnr_cli.__version__  # type: ignore[index]
+    version, date = re.findall(r'^(?:version|date-released): "?([\d.-]+)"?$', text, re.MULTILINE)
+    assert version == crnr_cli.__version__
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## [{version}] - {date}\n" in changes
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -144,7 +147,7 @@ def release(tmp_path: Path) -> Path:
     """The files that a release check reads, with version 1.2.3 everywhere."""
     texts = {
         "crnr_cli/__init__.py": '"""crnr"""\n\n__version__ = "1.2.3"\n',
-        "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.3\n",
+        "CITATION.cff": 'cff-version: 1.2.0\nversion: 1.2.3\ndate-released: "2026-11-30"\n',
         "CHANGELOG.md": "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-11-30\n",
         "pyproject.toml": '[project.urls]\nRepository = "https://git.example/somebody/crnr"\n',
     }
@@ -175,6 +178,12 @@ def test_another_tag_cannot(release: Path) -> None:
     ("name", "old", "new", "said"),
     [
         ("CITATION.cff", "1.2.3", "1.2.2", "CITATION.cff has the version 1.2.2, not 1.2.3"),
+        (
+            "CITATION.cff",
+            "11-30",
+            "11-29",
+            "CITATION.cff has the date 2026-11-29, but CHANGELOG.md has 2026-11-30",
+        ),
         ("CHANGELOG.md", " - 2026-11-30", "", "CHANGELOG.md has no section `## [1.2.3] - YYYY-MM-DD`"),
         (
             "pyproject.toml",
