@@ -57,13 +57,17 @@ class EventAnswers:
 
     def finish(self, rows: BinaryIO, output: BinaryIO) -> None:
         """Write the rows with the columns of EVENT_COLUMNS at their end."""
-        events = self._group(rows)
-        answers = self._answer(rows, events)
+        events, answers = self.answer(rows)
         lines = self._lines(rows)
         if self.is_csv:
             output.write(extend_header(next(lines)))
         for line, event in zip(lines, events.tolist(), strict=True):
             output.write(self._extend(line, event, *answers[event - 1]))
+
+    def answer(self, rows: BinaryIO) -> tuple[Array, list[tuple[str | None, float | None]]]:
+        """Return the event of every row, and the label and the probability of every event."""
+        events = self._group(rows)
+        return events, self._answer(rows, events)
 
     def _group(self, rows: BinaryIO) -> Array:
         names, dates = [], []

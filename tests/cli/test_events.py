@@ -254,6 +254,61 @@ def test_evaluate_scores_inputs_and_events(crnr: Runner) -> None:
     assert json.loads(crnr("evaluate", "-", "--json", stdin=plain).out)["events"] is None
 
 
+@pytest.mark.parametrize("more", [[], ["--reject", "0.3"], ["--min-probability", "0.9"]])
+def test_evaluate_of_a_folder_scores_events_as_after_classify(crnr: Runner, more: list[str]) -> None:
+    shutil.copytree("q/rings", "others/q")
+    shutil.rmtree("q/rings")
+    command = ["--event-gap", "60s", *more]
+    assert crnr("classify", "q", "others", *command, "-o", "out.csv", "-q").exit == 0
+    wanted = json.loads(crnr("evaluate", "out.csv", "--outsiders", "others", "--json").out)
+    found = json.loads(crnr("evaluate", "q", "--outsiders", "others", *command, "--json").out)
+    assert found["events"] == wanted["events"]
+    assert found["events"]["n"] == 5
+    assert found["known"] == wanted["known"]
+    assert json.loads(crnr("evaluate", "q", *more, "--json").out)["events"] is None
+
+
+def test_evaluate_groups_by_a_column_of_the_label_table(crnr: Runner) -> None:
+    with Path("table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "label", "sequence"])
+        writer.writerows([path, path.parent.name, path.parent.name] for path in Path("q").rglob("*.png"))
+    found = json.loads(crnr("evaluate", "--labels", "table.csv", "--event-by", "sequence", "--json").out)
+    assert (found["n"], found["events"]["n"]) == (19, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["out.csv", "--event-gap", "90"],
+            "--event-gap has no effect on the existing predictions in out.csv; run `crnr classify "
+            "--event-gap 90` first",
+        ),
+        (
+            ["out.csv", "--labels", "table.csv", "--event-by", "my burst"],
+            "--event-by has no effect on the existing predictions in out.csv; run `crnr classify "
+            "--event-by 'my burst'` first",
+        ),
+        (
+            ["out.csv", "--boxes", "boxes.csv"],
+            "--boxes has no effect on the existing predictions in out.csv; leave it out",
+        ),
+        (["q", "--event-by", "x"], "--event-by is a column of the label table; name the table with --labels"),
+        (
+            ["q", "--event-gap", "1", "--min-probability", "0.5", "--taxa", "t.csv"],
+            "--event-gap gives an event one of the classes, none broader; leave out --taxa",
+        ),
+    ],
+)
+def test_evaluate_refuses_contradictions(crnr: Runner, arguments: list[str], message: str) -> None:
+    assert crnr("classify", "q", "-o", "out.csv", "-q").exit == 0
+    Path("t.csv").write_text("class,parent\nbars,lines\n")
+    Path("table.csv").write_text("path,label,my burst\nq/bars/00.png,bars,1\n")
+    Path("boxes.csv").write_text("path,x,y,width,height\nq/bars/00.png,0,0,0.5,0.5\n")
+    assert crnr("evaluate", *arguments) == Outcome(2, "", f"error: {message}\n")
+
+
 def test_events_of_several_true_classes_are_not_scored(crnr: Runner) -> None:
     for burst in range(2):
         make_shot(Path(f"q/bars/0{burst}.png"), "bars", burst, 20 * burst)
@@ -384,3 +439,28 @@ def test_a_gallery_whose_dates_are_no_dates_is_refused(crnr: Runner) -> None:
         outcome = crnr("info", "bad.h5")
         assert outcome.exit == 1
         assert "bad.h5: not a consistent gallery" in outcome.err
+
+
+def test_compare_holds_events_out_together(crnr: Runner) -> None:
+    """Photographs of a burst are equal but for one pixel; labels of bursts are random."""
+    rng = np.random.default_rng(3)
+    for kind in CLASSES[:2]:
+        for burst in range(8):
+            values = rng.integers(0, 255, (24, 24)).astype(np.uint8)
+            for i in range(4):
+                values[0, i] ^= 255
+                exif = Image.Exif()
+                exif[0x8769] = {0x9003: f"2026:07:01 12:{5 * burst:02}:{i:02}"}
+                path = Path(f"noise/{kind}/{burst}{i}.png")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(values).save(path, exif=exif.tobytes())
+    command = ["compare", "noise", "--methods", "nn", "--json"]
+    by_files = json.loads(crnr(*command).out)["methods"][0]["accuracy"]
+    found = json.loads(crnr(*command, "--event-gap", "60s").out)
+    assert by_files > 0.95
+    assert found["methods"][0]["accuracy"] < 0.8
+    # 30% of 8 events are 2, of 4 photographs each: the others are in the gallery.
+    assert found["n_gallery"] == 2 * 6 * 4
+    wrong = crnr("compare", "noise", "--test", "q", "--event-gap", "60s")
+    message = "--event-gap applies to held-out examples, not to --test; leave it out"
+    assert wrong == Outcome(2, "", f"error: {message}\n")
