@@ -132,6 +132,20 @@ def test_names_with_line_ends_and_failed_images_stay_in_their_rows(crnr: Runner)
     assert [row for row in found if row["event"] == broken["event"]] == [broken]
 
 
+def test_an_image_without_a_box_belongs_to_its_burst(crnr: Runner) -> None:
+    boxes = [f"q/{kind}/{burst}{i}.png,0,0,1,1" for kind in CLASSES for burst in "01" for i in "02"]
+    Path("boxes.csv").write_text("\n".join(["path,x,y,width,height", *boxes, ""]))
+    groups = by_event(rows(crnr("classify", "q", "--boxes", "boxes.csv", "--event-gap", "30s").out))
+    alone, *bursts = sorted(groups.values(), key=len)
+    assert [row["status"] for row in alone] == ["no_box"]  # without a date
+    assert alone[0]["event_label"] == ""
+    for members in bursts:
+        assert [row["status"] for row in members] == ["ok", "no_box", "ok"]
+        answered = [row for row in members if row["label"]]
+        mean = mean_probabilities(answered)
+        assert {row["event_label"] for row in members} == {CLASSES[int(mean.argmax())]}
+
+
 def test_an_uncalibrated_gallery_is_calibrated(crnr: Runner) -> None:
     calibrated = crnr("classify", "q", "--event-gap", "60s").out
     assert crnr("build", "g", "-q").exit == 0
