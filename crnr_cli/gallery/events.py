@@ -9,6 +9,7 @@ from tempfile import TemporaryFile
 from crnr_cli.errors import UsageError
 from crnr_cli.gallery.queries import QueryOptions, Run
 from crnr_cli.images.dates import BY_EXIF
+from crnr_cli.progress import Progress
 from crnr_cli.results.decision import Answers, Prediction
 from crnr_cli.results.events import EventAnswers, EventOptions
 
@@ -65,10 +66,10 @@ class EventRows:
         """Keep the rows of a batch."""
         self._rows.write(self._formatter.format(answers).data)
 
-    def finish(self, rows: Sequence[Prediction]) -> list[Prediction]:
+    def finish(self, rows: Sequence[Prediction], progress: Progress) -> list[Prediction]:
         """Return all rows of the run, in the order of the batches, with their events."""
         with self._rows as file:
-            events, answers = self._answers.answer(file)
+            events, answers = self._answers.answer(file, progress)
         return [
             row._replace(event=str(event), event_label=answers[event - 1][0])
             for row, event in zip(rows, events.tolist(), strict=True)

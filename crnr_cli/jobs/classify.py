@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
@@ -96,7 +97,7 @@ def classify(
         notes += of_cache
         workers = Here(DecoderPool(options.jobs))  # reading features is faster than sending them
     run = Run.prepare(gallery, source, options)
-    finish = None if options.events is None else _make_finish(run, options.events)
+    finish = None if options.events is None else _make_finish(run, options.events, progress)
     if not isinstance(output, Path):
         with _finishing(output, finish) as stream:
             report = _classify_to(_Direct(stream), run, workers, progress)
@@ -208,11 +209,11 @@ def _prepare_events(options: QueryOptions, events: EventOptions, update: Gone | 
     return prepare_events(options, events, update=update is not None)
 
 
-def _make_finish(run: Run, events: EventOptions) -> Finish:
+def _make_finish(run: Run, events: EventOptions, progress: Progress) -> Finish:
     """Return a function that adds the answers to events to the finished rows."""
     from crnr_cli.gallery.events import make_event_answers
 
-    return make_event_answers(run, events).finish
+    return partial(make_event_answers(run, events).finish, progress=progress)
 
 
 @contextmanager

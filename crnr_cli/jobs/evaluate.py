@@ -267,7 +267,7 @@ def _answer_all(
         rows += [row._replace(truth=UNKNOWN) for row in more]
         copies += more_copies
         left_out += more_left_out
-    return events.finish(rows) if events else rows, copies, left_out
+    return events.finish(rows, progress) if events else rows, copies, left_out
 
 
 def _answer(run: Run, leaks: Leaks, progress: Progress, events: EventRows | None) -> _Answered:
