@@ -192,7 +192,10 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--event-gap", "soon"], "--event-gap must be a time such as 60s, 5m or 1h, not 'soon'"),
+        (
+            ["--event-gap", "soon"],
+            "--event-gap must be a time such as 60s, 5m or 1h, not 'soon' (see `crnr classify --help`)",
+        ),
         (
             ["--event-gap", "1", "--event-by", "x"],
             "--event-gap and --event-by contradict each other; give one of them",
@@ -214,9 +217,33 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
 )
 def test_contradictions_are_refused(crnr: Runner, arguments: list[str], message: str) -> None:
     Path("t.csv").write_text("class,parent\nbars,lines\n")
-    outcome = crnr("classify", "q", *arguments)
-    assert (outcome.exit, outcome.out) == (2, "")
-    assert outcome.err.startswith(f"error: {message}")
+    assert crnr("classify", "q", *arguments) == Outcome(2, "", f"error: {message}\n")
+    assert not list(Path().glob("o.*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["-o", "o.csv", "--update"],
+            "--update keeps rows whose events may have changed; leave out --event-by or --update",
+        ),
+        (
+            ["--min-probability", "0.5", "--taxa", "t.csv"],
+            "--event-by gives an event one of the classes, none broader; leave out --taxa",
+        ),
+        (
+            ["-o", "o.csv", "--format", "parquet"],
+            "--event-by cannot add columns to a Parquet file; choose --format csv or jsonl",
+        ),
+    ],
+)
+def test_events_by_a_column_refuse_the_same(crnr: Runner, arguments: list[str], message: str) -> None:
+    Path("t.csv").write_text("class,parent\nbars,lines\n")
+    Path("table.csv").write_text("path,label,burst\nq/bars/00.png,bars,1\n")
+    command = ["classify", "q", "--labels", "table.csv", "--event-by", "burst", *arguments]
+    assert crnr(*command) == Outcome(2, "", f"error: {message}\n")
+    assert not list(Path().glob("o.*"))
 
 
 def test_events_of_feature_files_are_refused(crnr: Runner) -> None:
