@@ -27,7 +27,7 @@ from crnr_cli.results.probability import DECIMALS, Calibrated
 from crnr_cli.results.table import DATE, EVENT_COLUMNS, RESIDUAL, quote_name
 from crnr_cli.system.csv_file import split_rows
 
-_BLOCK = 256  # rows that are read at once: more do not fit into the cache of a processor
+_BLOCK = 256  # rows that are read at once; 1024 and more took longer
 _MAX_VALUES = 2**20  # probabilities in a block
 
 _Block: TypeAlias = Mapping[str, Sequence[Any]]  # the values of some rows, by column
