@@ -18,7 +18,7 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import say, say_separators, shown_progress
-from crnr_cli.cli.events import EventGap
+from crnr_cli.cli.events import Events
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions
 from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -30,7 +30,6 @@ from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import ClassifyReport, Gone
-    from crnr_cli.results.events import EventOptions
 
 _output_option = partial(typer.Option, rich_help_panel="Output")
 
@@ -81,30 +80,6 @@ class EarlierRun:
         return {"resume": self.resume, "update": fate}, remedy
 
 
-@dataclass(frozen=True, kw_only=True)
-class Events:
-    """The queries that get one answer together."""
-
-    event_gap: EventGap = None
-    event_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Group images by this column of the label table."),
-    ] = None
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return fields of `QueryOptions`."""
-        return {"events": self._choose()}
-
-    def _choose(self) -> EventOptions | None:
-        if self.event_gap is None and self.event_by is None:
-            return None
-        from crnr_cli.results.events import EventOptions
-
-        if self.event_gap is not None and self.event_by is not None:
-            raise UsageError("--event-gap and --event-by contradict each other; give one of them")
-        return EventOptions(self.event_gap, self.event_by)
-
-
 @make_command(side_by_side=True)
 def classify(
     context: typer.Context,
@@ -151,8 +126,9 @@ def classify(
     """
     _refuse_outputs(sources or [], path)
     continuing, remedy = earlier.decide()
-    of_output = {**events.to_fields(), **written.to_fields(path)}
+    of_output = written.to_fields(path)
     format = of_output["format"]
+    grouping = None if events == Events() else events.choose()
     to_stdout = path == "-" or is_stdout(Path(path))
     target = sys.stdout.buffer if to_stdout else Path(path)
     decoders = DecoderPool(input.jobs)
@@ -168,6 +144,7 @@ def classify(
         **confidence.to_fields(),
         top=top,
         **of_output,
+        events=grouping,
         **model.to_fields(),
         batch_size=batch_size,
         cache=cache,

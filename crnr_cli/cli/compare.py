@@ -24,6 +24,7 @@ from crnr_cli.cli.console import (
     shown_progress,
     write_csv,
 )
+from crnr_cli.cli.events import EventGap, with_events
 from crnr_cli.cli.options import ErrorHandlingOptions, PrintOptions, SourceOptions, Sources
 from crnr_cli.cli.parsing import METHOD_LIST, Number, Whole
 from crnr_cli.cli.recipe_options import PreprocessingOptions, Steps, VectorOptions
@@ -79,6 +80,7 @@ class Testing:
         int | None,
         _testing_option(parser=Whole(0), metavar="N", help="Random seed of the draws.", show_default="0"),
     ] = None
+    event_gap: EventGap = None
 
     def to_fields(self, keys: Keys) -> dict[str, Any]:
         """Return the fields of `CompareOptions`; `keys` are the keys for the gallery's source."""
@@ -86,6 +88,8 @@ class Testing:
         drawn = {name: value for name, value in given.items() if value is not None}
         if self.test and drawn:
             raise UsageError(f"--{next(iter(drawn))} cannot be combined with --test")
+        if self.test and self.event_gap is not None:
+            raise UsageError("--event-gap applies to held-out examples, not to --test; leave it out")
         if not self.test and (self.test_features_key, self.test_labels_key) != (None, None):
             raise UsageError("--test-features-key and --test-labels-key need --test")
         test_keys = replace(
@@ -145,7 +149,10 @@ def compare(
     from crnr_cli.jobs.compare import compare as run
 
     compare_options = CompareOptions(
-        reading=reading, methods=names, settings=_parse_settings(settings or []), **tested
+        reading=with_events(reading, testing.event_gap),
+        methods=names,
+        settings=_parse_settings(settings or []),
+        **tested,
     )
     with workers(dask, output.quiet, reading.jobs) as who, shown_progress(output.quiet) as progress:
         report = run(sources, compare_options, progress, who)

@@ -22,6 +22,7 @@ from crnr_cli.cli.console import (
     shown_progress,
     write_csv,
 )
+from crnr_cli.cli.events import Events
 from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.parsing import HiddenNames, Number
 from crnr_cli.cli.recipe_options import ModelOptions
@@ -140,6 +141,7 @@ def evaluate(
     *,
     thresholds: ThresholdOptions,
     confidence: ConfidenceOptions,
+    events: Events,
     input: SourceOptions,
     model: ModelOptions,
     error_handling: ErrorHandlingOptions,
@@ -158,17 +160,18 @@ def evaluate(
     if html:
         require_packages("report", "--html", "jinja2")
     query_options = QueryOptions(
-        **input.to_fields(), **error_handling.to_fields(), **confidence.to_fields(), **model.to_fields()
+        **input.to_fields(),
+        **error_handling.to_fields(),
+        **confidence.to_fields(),
+        events=None if events == Events() else events.choose(),
+        **model.to_fields(),
     )
     with shown_progress(output.quiet) as progress:
         truth = job.Truth(corrections, outsiders or [], needs_probabilities=target_accuracy is not None)
         report = job.evaluate(sources, gallery, query_options, progress, truth)
     thresholds.require_outsiders(report)
     choice = _choose_threshold(report, target_accuracy)
-    if confusion:
-        _write_confusion(confusion, report.scores, ", ".join(named))
-    if errors:
-        _write_mistakes(errors, report)
+    _write_tables(report, confusion, errors, ", ".join(named))
     notes: list[str] = []
     if html:
         from crnr_cli.report.evaluation import write_report
@@ -259,9 +262,12 @@ def _refuse_too_many_classes(name: str, n_classes: int) -> None:
         )
 
 
-def _write_mistakes(path: Path, report: EvaluateReport) -> None:
-    columns = ["path", "truth", "label", "margin"]
-    write_csv(path, columns, ([getattr(row, name) for name in columns] for row in report.mistakes))
+def _write_tables(report: EvaluateReport, confusion: Path | None, errors: Path | None, source: str) -> None:
+    if confusion:
+        _write_confusion(confusion, report.scores, source)
+    if errors:
+        columns = ["path", "truth", "label", "margin"]
+        write_csv(errors, columns, ([getattr(row, name) for name in columns] for row in report.mistakes))
 
 
 def _write_confusion(path: Path, scores: Scores, source: str) -> None:

@@ -1,18 +1,20 @@
-"""The option for events, which are bursts of photographs, of several commands."""
+"""The options for events, which are bursts of photographs, of several commands."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crnr_cli.cli.parsing import Number
+from crnr_cli.errors import UsageError
 from crnr_cli.images.dates import BY_EXIF
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.samples import Reading
+    from crnr_cli.results.events import EventOptions
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"([0-9.]+)([smh]?)", re.ASCII)
@@ -44,6 +46,25 @@ EventGap = Annotated[
         help="Group images of a folder taken within TIME of the one before, such as 60s.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """The queries that get one answer together."""
+
+    event_gap: EventGap = None
+    event_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Group images by this column of the label table."),
+    ] = None
+
+    def choose(self) -> EventOptions:
+        """Return how queries are grouped, if one of the options is given."""
+        from crnr_cli.results.events import EventOptions
+
+        if self.event_gap is not None and self.event_by is not None:
+            raise UsageError("--event-gap and --event-by contradict each other; give one of them")
+        return EventOptions(self.event_gap, self.event_by)
 
 
 def with_events(reading: Reading, gap: float | None) -> Reading:

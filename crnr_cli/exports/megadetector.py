@@ -6,7 +6,10 @@ the detector's own JSON, all its fields are kept.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,8 @@ _CATEGORIES = {"1": "animal", "2": "person", "3": "vehicle"}
 _CATEGORY_OF = {ANIMAL: "animal", HUMAN: "person", VEHICLE: "vehicle", BLANK: "animal"}
 _NO_DETECTOR = 1.0  # the confidence of a box whose detector is unknown: no threshold may hide it
 _SAME = 5e-4  # the largest difference between a number of a box and the same number in a name
+_CELL = 4 * _SAME  # boxes are searched in cells of this width
+_LARGEST = 1e9  # no box of an image has a larger number
 _REMEDY = "give the JSON that MegaDetector wrote"
 
 
@@ -49,9 +54,10 @@ def _make_megadetector(images: Sequence[ExportedImage], options: ExportOptions) 
         if record is None:
             record = {"file": image.path}
             document["images"].append(record)
+        free = _FreeDetections(record.get("detections") or ())
         for answer in image.answers:
             try:
-                writer.add(record, image, answer)
+                writer.add(record, free, image, answer)
             except LeftOutError as e:
                 exported.left_out.append((answer.name, str(e)))
         if "detections" not in record:
@@ -101,7 +107,10 @@ def _check_detections(path: Path) -> dict[str, Any]:
 def _is_detection(value: Any) -> bool:
     match value:
         case {"bbox": [*numbers]} if len(numbers) == 4:
-            return all(isinstance(one, int | float) and not isinstance(one, bool) for one in numbers)
+            return all(
+                isinstance(one, int | float) and not isinstance(one, bool) and abs(one) <= _LARGEST
+                for one in numbers
+            )
     return False
 
 
@@ -137,20 +146,77 @@ def _plain(path: str) -> str:
     return with_slashes(path).replace("\\", "/").removeprefix("./")
 
 
+class _FreeDetections:
+    """The detections of an image that have no answer yet, by the cells of their boxes."""
+
+    def __init__(self, detections: Iterable[dict[str, Any]]) -> None:
+        self._by_box: dict[tuple[float, ...], deque[tuple[int, dict[str, Any]]]] = {}
+        self._cells: dict[tuple[int, ...], list[tuple[float, ...]]] = {}
+        for place, detection in enumerate(detections):
+            box = tuple(detection["bbox"])
+            if box not in self._by_box:
+                self._by_box[box] = deque()
+                self._cells.setdefault(_find_cell(box), []).append(box)
+            self._by_box[box].append((place, detection))
+
+    def take(self, wanted: Rectangle) -> dict[str, Any] | None:
+        """Remove and return the nearest detection, if it is near; the numbers in a name may be rounded.
+
+        Of several, it is the first in the list.
+        """
+        margin = 1.01 * _SAME  # a rounding error more, because the distance decides
+        low, high = (_find_cell(value + sign * margin for value in wanted) for sign in (-1, 1))
+        cells = product(*({one, other} for one, other in zip(low, high, strict=True)))
+        near = [(_distance(box, wanted), box) for cell in cells for box in self._cells.get(cell, ())]
+        found = min(((how, self._by_box[box][0][0], box) for how, box in near if how <= _SAME), default=None)
+        if found is None:
+            return None
+        box = found[2]
+        _, detection = self._by_box[box].popleft()
+        if not self._by_box[box]:
+            del self._by_box[box]
+            self._cells[_find_cell(box)].remove(box)
+        return detection
+
+
+def _find_cell(box: Iterable[float]) -> tuple[int, ...]:
+    return tuple(math.floor(value / _CELL) for value in box)
+
+
+def _distance(one: Iterable[float], other: Iterable[float]) -> float:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+class _Categories:
+    """The names of categories by their numbers, which are texts; a new name gets the next number."""
+
+    def __init__(self, names: dict[str, str], first: int) -> None:
+        self.names = names
+        self._ids = {name: id for id, name in reversed(names.items())}
+        numbers = [int(id) for id in names if id.isascii() and id.isdigit() and len(id) < 10]
+        self._next = max([first - 1, *numbers]) + 1
+
+    def number(self, name: str) -> str:
+        if name not in self._ids:
+            self._ids[name] = str(self._next)
+            self.names[self._ids[name]] = name
+            self._next += 1
+        return self._ids[name]
+
+
 class _Writer:
     """Adds answers to records, and keeps their categories."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._info: dict[str, Any] = document["info"]
         self._document = document
-        self._detections: dict[str, str] = document["detection_categories"]
-        self._classes: dict[str, str] = document.get("classification_categories", {})
-        self._detection_ids: dict[str, str] = {name: id for id, name in reversed(self._detections.items())}
-        self._class_ids: dict[str, str] = {name: id for id, name in reversed(self._classes.items())}
-        self._used: set[int] = set()  # detections that have got their answer
+        self._detections = _Categories(document["detection_categories"], first=1)
+        self._classes = _Categories(document.get("classification_categories", {}), first=0)
         self._has_classified = False
 
-    def add(self, record: dict[str, Any], image: ExportedImage, answer: ExportedAnswer) -> None:
+    def add(
+        self, record: dict[str, Any], free: _FreeDetections, image: ExportedImage, answer: ExportedAnswer
+    ) -> None:
         box = image.relative_box(answer)
         if box is None and (answer.failed or answer.is_blank):
             return
@@ -163,46 +229,24 @@ class _Writer:
         if detections is None:
             record.pop("failure", None)
             detections = record["detections"] = []
-        detection = self._find(detections, box or _WHOLE)
+        detection = free.take(box or _WHOLE)
         if detection is None:
             detection = self._new_detection(answer.label, box or _WHOLE)
             detections.append(detection)
-        self._used.add(id(detection))
         if answer.label is not None:
-            detection["classifications"] = [[self._class_id(answer.label), answer.score]]
+            detection["classifications"] = [[self._classes.number(answer.label), answer.score]]
             self._has_classified = True
 
-    def _find(self, detections: list[dict[str, Any]], box: Rectangle) -> dict[str, Any] | None:
-        """Return the nearest detection that has no answer yet; the numbers in a name may be rounded."""
-        free = [one for one in detections if id(one) not in self._used]
-        distance = {id(one): max(abs(a - b) for a, b in zip(one["bbox"], box, strict=True)) for one in free}
-        nearest = min(free, key=lambda one: distance[id(one)], default=None)
-        return nearest if nearest is not None and distance[id(nearest)] <= _SAME else None
-
     def _new_detection(self, label: str | None, box: Rectangle) -> dict[str, Any]:
-        name = _CATEGORY_OF[kind_of(label or "")]
-        if name not in self._detection_ids:
-            self._detection_ids[name] = _next_id(self._detections, first=1)
-            self._detections[self._detection_ids[name]] = name
-        return {"category": self._detection_ids[name], "conf": _NO_DETECTOR, "bbox": list(box)}
-
-    def _class_id(self, label: str) -> str:
-        if label not in self._class_ids:
-            self._class_ids[label] = _next_id(self._classes, first=0)
-            self._classes[self._class_ids[label]] = label
-        return self._class_ids[label]
+        category = self._detections.number(_CATEGORY_OF[kind_of(label or "")])
+        return {"category": category, "conf": _NO_DETECTOR, "bbox": list(box)}
 
     def finish(self) -> None:
         """Name the classifier and the version, where the detector did not."""
         self._info.setdefault("format_version", _VERSION)
         if self._has_classified:
             self._info["classifier"] = PROGRAM
-            self._document["classification_categories"] = self._classes
-
-
-def _next_id(categories: dict[str, Any], first: int) -> str:
-    numbers = [int(id) for id in categories if id.isascii() and id.isdigit() and len(id) < 10]
-    return str(max([first - 1, *numbers]) + 1)
+            self._document["classification_categories"] = self._classes.names
 
 
 EXPORTER = Exporter(_make_megadetector, options=frozenset({"boxes"}))

@@ -17,15 +17,20 @@ def group_by_gap(names: Sequence[str], dates: Iterable[str], gap: float) -> Arra
     `gap` seconds. Regions of one image belong together. An image without a date is an event of its own, and
     times with a time zone are not compared with times without.
     """
+    from datetime import UTC, datetime  # only if dates are wanted
+
     image_numbers, images = _number_images(names)
-    times = np.zeros(len(images))
-    clocks = np.full(len(images), -1, dtype=np.int64)  # the folder, and whether its times have a time zone
+    seconds = [0.0] * len(images)
+    clock_of = [-1] * len(images)
     numbers: dict[tuple[str, bool], int] = {}
     for image, date in zip(image_numbers.tolist(), dates, strict=True):
-        if date and clocks[image] < 0:
-            times[image], has_zone = _parse(date)
-            clock = images[image].rpartition("/")[0], has_zone
-            clocks[image] = numbers.setdefault(clock, len(numbers))
+        if date and clock_of[image] < 0:
+            time = datetime.fromisoformat(date)
+            clock = images[image].rpartition("/")[0], time.tzinfo is not None
+            seconds[image] = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+            clock_of[image] = numbers.setdefault(clock, len(numbers))
+    times = np.array(seconds)
+    clocks = np.array(clock_of, dtype=np.int64)  # the folder, and whether its times have a time zone
     order = np.lexsort((times, clocks))
     order = order[clocks[order] >= 0]
     is_first = np.ones(len(order), dtype=bool)
@@ -78,11 +83,3 @@ def _number_images(names: Sequence[str]) -> tuple[Array, list[str]]:
         for name in names
     ]
     return np.array(found, dtype=np.int64), list(numbers)
-
-
-def _parse(date: str) -> tuple[float, bool]:
-    """Return the seconds of a date in ISO 8601, and whether it has a time zone."""
-    from datetime import UTC, datetime  # only if dates are wanted
-
-    time = datetime.fromisoformat(date)
-    return (time.replace(tzinfo=time.tzinfo or UTC).timestamp(), time.tzinfo is not None)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
@@ -20,7 +21,6 @@ from crnr_cli.gallery.queries import (
     open_queries,
 )
 from crnr_cli.gallery.workers import Here, Workers
-from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
@@ -35,7 +35,7 @@ from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
-    from crnr_cli.results.events import EventAnswers, EventOptions
+    from crnr_cli.results.events import EventOptions
     from crnr_cli.results.record import Finished, Listed
     from crnr_cli.results.updating import Update
 
@@ -94,7 +94,7 @@ def classify(
         source, of_cache, workers = _use_cache(source, gallery.recipe, options, progress, workers)
         notes += of_cache
     run = Run.prepare(gallery, source, options)
-    finish = None if options.events is None else _make_event_answers(run, options.events).finish
+    finish = None if options.events is None else _make_finish(run, options.events, progress)
     if not isinstance(output, Path):
         with _finishing(output, finish) as stream:
             report = _classify_to(_Direct(stream), run, workers, progress)
@@ -198,44 +198,16 @@ def _refuse_format(format: str, resume: bool, update: Gone | None) -> None:
 
 
 def _prepare_events(options: QueryOptions, events: EventOptions, update: Gone | None) -> QueryOptions:
-    """Return options that read the dates that events need; refuse, before any work, runs without events."""
-    if update:
-        raise UsageError(
-            f"--update keeps rows whose events may have changed; leave out {events.option} or --update"
-        )
-    if options.taxa is not None:
-        raise UsageError(f"{events.option} gives an event one of the classes, none broader; leave out --taxa")
-    if options.format == "parquet":
-        raise UsageError(
-            f"{events.option} cannot add columns to a Parquet file; choose --format csv or jsonl"
-        )
-    if events.gap is None:
-        if options.labels is None:
-            raise UsageError("--event-by is a column of the label table; name the table with --labels")
-        return options
-    given = "--dates" if options.dates else events.option
-    return replace(options, dates=options.dates or BY_EXIF, dates_option=given)
+    from crnr_cli.gallery.events import prepare_events
+
+    return prepare_events(options, events, update=update is not None)
 
 
-def _make_event_answers(run: Run, events: EventOptions) -> EventAnswers:
-    """Return an object that adds the answers to events to the rows of a run."""
-    from crnr_cli.results.events import EventAnswers
+def _make_finish(run: Run, events: EventOptions, progress: Progress) -> Finish:
+    """Return a function that adds the answers to events to the finished rows."""
+    from crnr_cli.gallery.events import make_event_answers
 
-    options, gallery = run.options, run.gallery
-    assert run.sureness is not None  # events have calibrated the gallery
-    find_key = None
-    if events.column is not None and options.labels is not None:
-        find_key = replace(options.labels, label_column=events.column).read("--event-by").label_of
-    return EventAnswers(
-        gap=events.gap,
-        find_key=find_key,
-        is_csv=options.format == "csv",
-        classes=gallery.classes,
-        certainty=run.sureness.certainty,
-        dtype=gallery.dtype,
-        signed=gallery.method.signed,
-        min_probability=options.min_probability or 0.0,
-    )
+    return partial(make_event_answers(run, events).finish, progress=progress)
 
 
 def _use_cache(

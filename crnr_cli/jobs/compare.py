@@ -28,7 +28,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method, make_method
 from crnr_cli.methods.base import residuals_in_batches
-from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share
+from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share, join_events
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
@@ -274,9 +274,11 @@ def _refuse_one_class(gallery: ReadSamples) -> None:
 def _draw_splits(
     gallery: ReadSamples, order: Array, class_index: Array, copies: Array, options: CompareOptions
 ) -> _Drawn:
-    """Draw the splits; `copies` are in the order of the gallery."""
+    """Draw the splits; `copies` are sorted by class."""
+    events = gallery.events
+    together = join_events(copies, None if events is None else events[order])
     held = [
-        hold_out_share(class_index, options.holdout, np.random.default_rng([options.seed, draw]), copies)
+        hold_out_share(class_index, options.holdout, np.random.default_rng([options.seed, draw]), together)
         for draw in range(options.draws)
     ]
     # Without labels and hashes, which a split does not need: this may be sent to the workers of a cluster.

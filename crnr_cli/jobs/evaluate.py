@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, TypeAlias
 
 from crnr_cli.choices import AUTO, ENDINGS
 from crnr_cli.errors import DataError, NotANumberError, SampleError, UsageError, refuse_too_many
@@ -34,6 +34,7 @@ from crnr_cli.results.scores import (
     score,
     score_events,
     score_open_set,
+    unify_spellings,
 )
 from crnr_cli.results.table import Predictions
 from crnr_cli.results.taxa import BroaderScores, Taxa, score_broader
@@ -44,12 +45,17 @@ from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.images import NO_BOX, is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import Spellings, normalize_path, stat_or_none
+from crnr_cli.system.names import normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
+if TYPE_CHECKING:
+    from crnr_cli.gallery.events import EventRows
+
 LEAKS = "leaks"  # the kind of the note on similar images
 _MAX_COMPARED = 1_000_000  # names of folders and classes, to find misspelt ones: some ten seconds
+
+_Answered: TypeAlias = tuple[list[Prediction], list[str], list[LeftOut]]  # rows, copies and failures
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,10 @@ def evaluate(
         )
     if tables:
         return _evaluate_tables(tables, options, reviewed, outsiders)
+    if options.events is not None:
+        from crnr_cli.gallery.events import prepare_events
+
+        options = prepare_events(options, options.events)
     gallery = load_for_queries(truth.require_probabilities(options), gallery_path, progress)
     try:
         source = open_queries(names, gallery, options, path=gallery_path)
@@ -185,15 +195,7 @@ def evaluate(
         source = without_outsiders(source, strangers, names)
     run = Run.prepare(gallery, source, replace(options, find_copies=True))
     leaks = Leaks()
-    rows, copies, left_out = _answer(run, leaks, progress)
-    if strangers:
-        # A step of its own: otherwise its progress would begin again with the queries.
-        counted_apart = partial(_report_outsiders, progress)
-        more, more_copies, more_left_out = _answer(run.with_source(strangers), leaks, counted_apart)
-        require_readable_outsiders(more, outsiders)
-        rows += [row._replace(truth=UNKNOWN) for row in more]
-        copies += more_copies
-        left_out += more_left_out
+    rows, copies, left_out = _answer_all(run, strangers, outsiders, leaks, progress)
     notes = _list_notes(run, [one for one in (source, strangers) if isinstance(one, Features)])
     name = ", ".join(names) or _name_table(options)
     report = evaluate_rows(rows, name, reviewed, gallery.classes, options.taxa)
@@ -247,7 +249,28 @@ def _evaluate_tables(
     return replace(report, notes=[Note("taxa", text)])
 
 
-def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction], list[str], list[LeftOut]]:
+def _answer_all(
+    run: Run, strangers: Source | None, outsiders: Sequence[Path], leaks: Leaks, progress: Progress
+) -> _Answered:
+    """Answer the queries and the outsiders, and then their events."""
+    events = None
+    if run.options.events is not None:
+        from crnr_cli.gallery.events import EventRows
+
+        events = EventRows(run, run.options.events)
+    rows, copies, left_out = _answer(run, leaks, progress, events)
+    if strangers:
+        # A step of its own: otherwise its progress would begin again with the queries.
+        counted_apart = partial(_report_outsiders, progress)
+        more, more_copies, more_left_out = _answer(run.with_source(strangers), leaks, counted_apart, events)
+        require_readable_outsiders(more, outsiders)
+        rows += [row._replace(truth=UNKNOWN) for row in more]
+        copies += more_copies
+        left_out += more_left_out
+    return events.finish(rows, progress) if events else rows, copies, left_out
+
+
+def _answer(run: Run, leaks: Leaks, progress: Progress, events: EventRows | None) -> _Answered:
     """Return the rows of all queries, the names of queries in the gallery, and the failures.
 
     Queries that are similar to samples are added to the leaks.
@@ -258,6 +281,8 @@ def _answer(run: Run, leaks: Leaks, progress: Progress) -> tuple[list[Prediction
     for answers in run.answer(DecoderPool(run.options.jobs), progress):
         copies += answers.copies
         leaks.add(answers.similar)
+        if events:
+            events.add(answers)
         batch = make_predictions(answers, run.gallery.classes)
         rows += batch
         without = [LeftOut(row.path, SampleError(row.status)) for row in batch if row.label is None]
@@ -314,37 +339,14 @@ def _with_corrections(rows: list[Prediction], reviewed: Corrections) -> tuple[li
     return [row if one is None else row._replace(truth=one.corrected) for row, one in pairs], count
 
 
-def _unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
-    """Return the rows with one spelling per class: the gallery's, or else the answers'."""
-    answers = (name for row in rows for name in (row.label, row.runner_up, row.event_label, *(row.set or ())))
-    spellings, others = Spellings(), {}
-    for name in dict.fromkeys(chain(classes, answers, (row.truth for row in rows))):
-        if name and (spelling := spellings.learn(name)) != name:
-            others[name] = spelling
-    if not others:
-        return rows
-
-    def spell(name: str | None) -> str | None:
-        return others.get(name, name) if name else name
-
-    return [
-        row._replace(
-            truth=spell(row.truth),
-            label=spell(row.label),
-            runner_up=spell(row.runner_up),
-            event_label=spell(row.event_label),
-            set=None if row.set is None else tuple(others.get(name, name) for name in row.set),
-        )
-        for row in rows
-    ]
-
-
 def _refuse_query_options(options: QueryOptions, table: str) -> None:
     """Refuse options for classifying: on a CSV they have no effect, and the scores would mislead."""
     given = {
         "--reject": options.reject,
         "--min-probability": options.min_probability,
         "--sets": options.sets,
+        **({options.events.option: options.events.value} if options.events else {}),
+        "--boxes": options.boxes,
         "--model-path": options.model,
         "--provider": None if options.provider == AUTO else options.provider,
         "--features-key": options.keys.features,
@@ -356,8 +358,9 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
         if value is None:
             continue
         remedy = "leave it out"
-        if option in ("--reject", "--min-probability", "--sets"):
-            remedy = f"run `crnr classify {option} {value:g}` first"
+        if option in ("--reject", "--min-probability", "--sets", "--event-gap", "--event-by"):
+            shown = f"{value:g}" if isinstance(value, float) else shlex.quote(str(value))
+            remedy = f"run `crnr classify {option} {shown}` first"
         raise UsageError(f"{option} has no effect on the existing predictions in {table}; {remedy}")
 
 
@@ -376,7 +379,7 @@ def evaluate_rows(
     reviewed: int | None = None
     if corrections is not None and rows:
         rows, reviewed = _with_corrections(rows, corrections)
-    rows = _unify_spellings(rows, classes)
+    rows = unify_spellings(rows, classes)
     # An unrelated file among the images is not a query.
     n_inputs = len(rows)
     without_box = sum(1 for row in rows if not row.label and row.status == NO_BOX)

@@ -92,10 +92,22 @@ def _planned(exporter: Exporter, path: Path, inputs: Sequence[Path]) -> Iterator
     """Refuse an output that cannot be written, or that is an input."""
     if exporter.is_folder:
         _check_folder(path)
+        _refuse_inputs_in_part(path, inputs)
         yield
         return
     with planned([DeclaredOutput(path)], inputs):
         yield
+
+
+def _refuse_inputs_in_part(folder: Path, inputs: Sequence[Path]) -> None:
+    """Refuse inputs in the folder that a killed run may have left, and that is emptied."""
+    part = partial_of(folder.absolute())
+    for path in inputs:
+        if Path(os.path.realpath(path)).parent == Path(os.path.realpath(part)):
+            raise OutputError(
+                f"{folder}: while it is written, crnr uses the name {part.name}, but {path} is an input of "
+                "this run; choose another folder"
+            )
 
 
 def _check_folder(folder: Path) -> None:

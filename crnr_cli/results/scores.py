@@ -7,11 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
+from crnr_cli.system.names import Spellings
 
 Interval = tuple[float, float]
 Z95 = 1.959963984540054  # a normal variable is within this many standard deviations in 95 % of cases
@@ -227,6 +229,31 @@ def score_events(known: Iterable[Prediction], outsiders: Iterable[Prediction]) -
         correct=sum(labels[event] == truth for event, truth in single.items()),
         mixed=len(truths) - len(single),
     )
+
+
+def unify_spellings(rows: list[Prediction], classes: Sequence[str]) -> list[Prediction]:
+    """Return the rows with one spelling per class: the gallery's, or else the answers'."""
+    answers = (name for row in rows for name in (row.label, row.runner_up, row.event_label, *(row.set or ())))
+    spellings, others = Spellings(), {}
+    for name in dict.fromkeys(chain(classes, answers, (row.truth for row in rows))):
+        if name and (spelling := spellings.learn(name)) != name:
+            others[name] = spelling
+    if not others:
+        return rows
+
+    def spell(name: str | None) -> str | None:
+        return others.get(name, name) if name else name
+
+    return [
+        row._replace(
+            truth=spell(row.truth),
+            label=spell(row.label),
+            runner_up=spell(row.runner_up),
+            event_label=spell(row.event_label),
+            set=None if row.set is None else tuple(others.get(name, name) for name in row.set),
+        )
+        for row in rows
+    ]
 
 
 def divide_by_truth(

@@ -8,7 +8,7 @@ import shlex
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +93,28 @@ class Images(Source):
         request = request._replace(margin=self.margin, with_date=self.dates is not None)
         wanted = (file for start, stop in spans for file in self.files[start:stop])
         decoded = decoders.decode([self.place(file) for file in wanted if file.error is None], request)
+        headers = self._read_headers(spans, request, decoders) if self.dates else None
         try:
             for start, stop in spans:
-                yield _batch(self.files[start:stop], decoded, request, stop, self.dates)
+                yield _batch(self.files[start:stop], decoded, headers, request, stop, self.dates)
         finally:
             decoded.close()
+            if headers:
+                headers.close()
+
+    def _read_headers(
+        self, spans: Sequence[Span], request: PixelRequest, decoders: DecoderPool
+    ) -> Generator[Decoded]:
+        """Yield the dates of images without a box, whose pixels are not needed."""
+        wanted = (file for start, stop in spans for file in self.files[start:stop] if _has_no_box(file))
+        return decoders.decode([self.place(file) for file in wanted], request._replace(header_only=True))
 
     def read_dates(self, files: Sequence[ImageFile], max_pixels: int, decoders: DecoderPool) -> list[str]:
         """Return the dates of files whose pixels are not needed."""
         request = PixelRequest(None, max_pixels=max_pixels, header_only=True, with_date=True)
-        found = decoders.decode([self.place(file) for file in files if file.error is None], request)
-        results = [file.error or next(found) for file in files]
+        is_readable = [file.error is None or _has_no_box(file) for file in files]
+        found = decoders.decode([self.place(file) for file in compress(files, is_readable)], request)
+        results = [next(found) if readable else None for readable in is_readable]
         return [_date(result, file, self.dates) for result, file in zip(results, files, strict=True)]
 
     def place(self, file: ImageFile) -> str:
@@ -362,9 +373,14 @@ def is_named_like_image(path: str) -> bool:
     return Path(region.path if region else path).suffix.lower() in _IMAGE_SUFFIXES
 
 
+def _has_no_box(file: ImageFile) -> bool:
+    return file.error is not None and file.error.status == NO_BOX
+
+
 def _batch(
     files: Sequence[ImageFile],
     decoded: Iterator[Decoded],
+    headers: Iterator[Decoded] | None,  # of images without a box, if dates are needed
     request: PixelRequest,
     end: int,
     dates: str | None,
@@ -381,13 +397,16 @@ def _batch(
         hashes=[result.sha256 if isinstance(result, Pixels) else "" for result in results],
         stamps=[file.stamp for file in files],
         scales=[_scale(result) for result in results] if is_deep else [],
-        dates=[_date(result, file, dates) for result, file in zip(results, files, strict=True)]
-        if dates
+        dates=[
+            _date(next(headers) if _has_no_box(file) else result, file, dates)
+            for result, file in zip(results, files, strict=True)
+        ]
+        if headers
         else [],
     )
 
 
-def _date(decoded: Decoded, file: ImageFile, dates: str | None) -> str:
+def _date(decoded: Decoded | None, file: ImageFile, dates: str | None) -> str:
     found = decoded.date if isinstance(decoded, Pixels) else ""
     return found or (date_of_file(file.mtime_ns) if dates == BY_FILE and file.mtime_ns else "")
 

@@ -56,6 +56,24 @@ def test_the_time_of_the_file_is_used_on_request_only(crnr: Runner) -> None:
     assert outcome == Outcome(2, "", "error: --dates: 'other' is not one of exif, file\n")
 
 
+@pytest.mark.parametrize("more", [[], ["--batch-size", "2"], ["--cache", "cache.h5"]])
+@pytest.mark.parametrize("source", ["exif", "file"])
+def test_images_without_a_box_are_dated(crnr: Runner, more: list[str], source: str) -> None:
+    """Every image has its date, whichever have boxes, in whatever order they are read."""
+    for i in range(7):
+        save_dated(Path(f"q/{i}.jpg"), f"2026:07:01 05:06:{i:02}")
+    wanted = dates(rows(crnr("classify", "q", "--dates", source).out))
+    boxed = ["1.jpg", "4.jpg", "5.jpg", "never.jpg"]
+    Path("boxes.csv").write_text(
+        "path,x,y,width,height\n" + "".join(f"q/{name},0,0,0.5,0.5\n" for name in boxed)
+    )
+    for _ in range(2):  # the second time from a cache, if there is one
+        outcome = crnr("classify", "q", "--boxes", "boxes.csv", "--dates", source, *more)
+        found = rows(outcome.out)
+        assert {name.partition("#")[0]: date for name, date in dates(found).items()} == wanted
+        assert sum(row["status"] == "no_box" for row in found) == len(wanted) - len(boxed)
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
 def test_all_formats_have_the_dates_and_are_read_back(crnr: Runner, name: str) -> None:
     if name.endswith("parquet"):

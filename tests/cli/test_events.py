@@ -132,6 +132,20 @@ def test_names_with_line_ends_and_failed_images_stay_in_their_rows(crnr: Runner)
     assert [row for row in found if row["event"] == broken["event"]] == [broken]
 
 
+def test_an_image_without_a_box_belongs_to_its_burst(crnr: Runner) -> None:
+    boxes = [f"q/{kind}/{burst}{i}.png,0,0,1,1" for kind in CLASSES for burst in "01" for i in "02"]
+    Path("boxes.csv").write_text("\n".join(["path,x,y,width,height", *boxes, ""]))
+    groups = by_event(rows(crnr("classify", "q", "--boxes", "boxes.csv", "--event-gap", "30s").out))
+    alone, *bursts = sorted(groups.values(), key=len)
+    assert [row["status"] for row in alone] == ["no_box"]  # without a date
+    assert alone[0]["event_label"] == ""
+    for members in bursts:
+        assert [row["status"] for row in members] == ["ok", "no_box", "ok"]
+        answered = [row for row in members if row["label"]]
+        mean = mean_probabilities(answered)
+        assert {row["event_label"] for row in members} == {CLASSES[int(mean.argmax())]}
+
+
 def test_an_uncalibrated_gallery_is_calibrated(crnr: Runner) -> None:
     calibrated = crnr("classify", "q", "--event-gap", "60s").out
     assert crnr("build", "g", "-q").exit == 0
@@ -178,7 +192,10 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--event-gap", "soon"], "--event-gap must be a time such as 60s, 5m or 1h, not 'soon'"),
+        (
+            ["--event-gap", "soon"],
+            "--event-gap must be a time such as 60s, 5m or 1h, not 'soon' (see `crnr classify --help`)",
+        ),
         (
             ["--event-gap", "1", "--event-by", "x"],
             "--event-gap and --event-by contradict each other; give one of them",
@@ -200,9 +217,33 @@ def test_a_column_of_the_label_table_gives_the_events(crnr: Runner) -> None:
 )
 def test_contradictions_are_refused(crnr: Runner, arguments: list[str], message: str) -> None:
     Path("t.csv").write_text("class,parent\nbars,lines\n")
-    outcome = crnr("classify", "q", *arguments)
-    assert (outcome.exit, outcome.out) == (2, "")
-    assert outcome.err.startswith(f"error: {message}")
+    assert crnr("classify", "q", *arguments) == Outcome(2, "", f"error: {message}\n")
+    assert not list(Path().glob("o.*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["-o", "o.csv", "--update"],
+            "--update keeps rows whose events may have changed; leave out --event-by or --update",
+        ),
+        (
+            ["--min-probability", "0.5", "--taxa", "t.csv"],
+            "--event-by gives an event one of the classes, none broader; leave out --taxa",
+        ),
+        (
+            ["-o", "o.csv", "--format", "parquet"],
+            "--event-by cannot add columns to a Parquet file; choose --format csv or jsonl",
+        ),
+    ],
+)
+def test_events_by_a_column_refuse_the_same(crnr: Runner, arguments: list[str], message: str) -> None:
+    Path("t.csv").write_text("class,parent\nbars,lines\n")
+    Path("table.csv").write_text("path,label,burst\nq/bars/00.png,bars,1\n")
+    command = ["classify", "q", "--labels", "table.csv", "--event-by", "burst", *arguments]
+    assert crnr(*command) == Outcome(2, "", f"error: {message}\n")
+    assert not list(Path().glob("o.*"))
 
 
 def test_events_of_feature_files_are_refused(crnr: Runner) -> None:
@@ -252,6 +293,61 @@ def test_evaluate_scores_inputs_and_events(crnr: Runner) -> None:
     assert f"{correct} of 7 events labelled correctly" in Path("report.html").read_text()
     plain = crnr("classify", "q").out
     assert json.loads(crnr("evaluate", "-", "--json", stdin=plain).out)["events"] is None
+
+
+@pytest.mark.parametrize("more", [[], ["--reject", "0.3"], ["--min-probability", "0.9"]])
+def test_evaluate_of_a_folder_scores_events_as_after_classify(crnr: Runner, more: list[str]) -> None:
+    shutil.copytree("q/rings", "others/q")
+    shutil.rmtree("q/rings")
+    command = ["--event-gap", "60s", *more]
+    assert crnr("classify", "q", "others", *command, "-o", "out.csv", "-q").exit == 0
+    wanted = json.loads(crnr("evaluate", "out.csv", "--outsiders", "others", "--json").out)
+    found = json.loads(crnr("evaluate", "q", "--outsiders", "others", *command, "--json").out)
+    assert found["events"] == wanted["events"]
+    assert found["events"]["n"] == 5
+    assert found["known"] == wanted["known"]
+    assert json.loads(crnr("evaluate", "q", *more, "--json").out)["events"] is None
+
+
+def test_evaluate_groups_by_a_column_of_the_label_table(crnr: Runner) -> None:
+    with Path("table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["path", "label", "sequence"])
+        writer.writerows([path, path.parent.name, path.parent.name] for path in Path("q").rglob("*.png"))
+    found = json.loads(crnr("evaluate", "--labels", "table.csv", "--event-by", "sequence", "--json").out)
+    assert (found["n"], found["events"]["n"]) == (19, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["out.csv", "--event-gap", "90"],
+            "--event-gap has no effect on the existing predictions in out.csv; run `crnr classify "
+            "--event-gap 90` first",
+        ),
+        (
+            ["out.csv", "--labels", "table.csv", "--event-by", "my burst"],
+            "--event-by has no effect on the existing predictions in out.csv; run `crnr classify "
+            "--event-by 'my burst'` first",
+        ),
+        (
+            ["out.csv", "--boxes", "boxes.csv"],
+            "--boxes has no effect on the existing predictions in out.csv; leave it out",
+        ),
+        (["q", "--event-by", "x"], "--event-by is a column of the label table; name the table with --labels"),
+        (
+            ["q", "--event-gap", "1", "--min-probability", "0.5", "--taxa", "t.csv"],
+            "--event-gap gives an event one of the classes, none broader; leave out --taxa",
+        ),
+    ],
+)
+def test_evaluate_refuses_contradictions(crnr: Runner, arguments: list[str], message: str) -> None:
+    assert crnr("classify", "q", "-o", "out.csv", "-q").exit == 0
+    Path("t.csv").write_text("class,parent\nbars,lines\n")
+    Path("table.csv").write_text("path,label,my burst\nq/bars/00.png,bars,1\n")
+    Path("boxes.csv").write_text("path,x,y,width,height\nq/bars/00.png,0,0,0.5,0.5\n")
+    assert crnr("evaluate", *arguments) == Outcome(2, "", f"error: {message}\n")
 
 
 def test_events_of_several_true_classes_are_not_scored(crnr: Runner) -> None:
@@ -384,3 +480,28 @@ def test_a_gallery_whose_dates_are_no_dates_is_refused(crnr: Runner) -> None:
         outcome = crnr("info", "bad.h5")
         assert outcome.exit == 1
         assert "bad.h5: not a consistent gallery" in outcome.err
+
+
+def test_compare_holds_events_out_together(crnr: Runner) -> None:
+    """Photographs of a burst are equal but for one pixel; labels of bursts are random."""
+    rng = np.random.default_rng(3)
+    for kind in CLASSES[:2]:
+        for burst in range(8):
+            values = rng.integers(0, 255, (24, 24)).astype(np.uint8)
+            for i in range(4):
+                values[0, i] ^= 255
+                exif = Image.Exif()
+                exif[0x8769] = {0x9003: f"2026:07:01 12:{5 * burst:02}:{i:02}"}
+                path = Path(f"noise/{kind}/{burst}{i}.png")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(values).save(path, exif=exif.tobytes())
+    command = ["compare", "noise", "--methods", "nn", "--json"]
+    by_files = json.loads(crnr(*command).out)["methods"][0]["accuracy"]
+    found = json.loads(crnr(*command, "--event-gap", "60s").out)
+    assert by_files > 0.95
+    assert found["methods"][0]["accuracy"] < 0.8
+    # 30% of 8 events are 2, of 4 photographs each: the others are in the gallery.
+    assert found["n_gallery"] == 2 * 6 * 4
+    wrong = crnr("compare", "noise", "--test", "q", "--event-gap", "60s")
+    message = "--event-gap applies to held-out examples, not to --test; leave it out"
+    assert wrong == Outcome(2, "", f"error: {message}\n")

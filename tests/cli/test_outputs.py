@@ -41,6 +41,7 @@ OUTPUTS = {
     ("remove", "option"): "remove -g {} --class cow",
     ("rename", "gallery"): "rename {} cow emu",
     ("correct", "gallery"): "correct {} marked.csv",
+    ("export", "path"): "export out.csv --to coco -o {}",
 }
 IN_PLACE = {"add", "correct", "remove", "rename"}  # these change a gallery, which has to exist
 # Outputs whose names have to end like this.
@@ -67,7 +68,8 @@ def is_path(annotation: Any) -> bool:
 
 def test_every_output_is_in_the_table() -> None:
     found = {(c, name) for c in COMMANDS for name, kind in parameters(c).items() if is_written(kind)}
-    assert found | {("add", "arguments")} == OUTPUTS.keys()  # these contain more than the gallery
+    # The first contain more than the gallery. The format decides whether the second is a file or a folder.
+    assert found | {("add", "arguments"), ("export", "path")} == OUTPUTS.keys()
 
 
 def test_every_other_path_is_an_input() -> None:
@@ -212,6 +214,13 @@ INPUTS = {
     f"explain {QUERY} -o {QUERY}": IS_INPUT,
     f"explain {QUERY} -o {SAMPLE}": IS_INPUT,
     "explain features.npz#1 -g features.h5 -o linked.png": IS_INPUT,
+    "export out.csv --to coco -o out.csv": IS_INPUT,
+    f"export out.csv --to coco -o {QUERY}": IS_INPUT,
+    "export out.csv --to coco --corrections corrections.csv -o corrections.csv": IS_INPUT,
+    "export out.csv --to megadetector --boxes md.json -o md.json": IS_INPUT,
+    "export out.csv --to megadetector --boxes md.json -o linked.json": IS_INPUT,
+    "export out.csv --to camtrap-dp --deployments new.crnr-part/deployments.csv -o new": "new: while it is "
+    "written, crnr uses the name new.crnr-part, but new.crnr-part/deployments.csv is an input of this run;",
     "add gallery.h5 gallery.h5": "is a gallery, not a source of images or features;",
     "evaluate out.csv --corrections corrections.csv --errors corrections.csv": IS_INPUT,
     "add corrections.csv --corrections corrections.csv": IS_INPUT,
@@ -229,6 +238,11 @@ def test_an_input_is_not_overwritten(crnr: Runner, here: Path, command: str) -> 
         Path(name).write_text(f"path,label,corrected,when\n{path},ant,ant,\n")
     for name in ("mine.crnr-part", "mine.crnr-journal"):
         Path(name).write_bytes(Path(QUERY).read_bytes())
+    if "export" in command:
+        Path("md.json").write_text('{"images": []}')
+        os.link("md.json", "linked.json")
+        Path("new.crnr-part").mkdir()
+        Path("new.crnr-part/deployments.csv").write_text("deploymentID,latitude,longitude\nant,50,4\n")
     if "features.h5" in command:
         assert crnr("build", "features.npz", "-o", "features.h5", "-q").exit == 0
     if "model.onnx" in command:

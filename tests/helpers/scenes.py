@@ -23,7 +23,8 @@ SPECIES = (
     "Vulpes vulpes",
 )
 CAMERAS = ("pond", "ridge")
-EXAMPLES, QUERIES = 6, 5  # of each species
+EXAMPLES = 6  # of each species
+BURSTS = 3, 2  # photographs of an animal that passes one camera, and later the other one
 SIZE = 320, 240
 DATE_TIME_ORIGINAL = 0x9003
 EMPTY = "ridge/0021.jpg"
@@ -60,11 +61,11 @@ def draw_animal(ground: Image.Image, species: int, random: np.random.Generator) 
     return left, top, across, down
 
 
-def save(image: Image.Image, path: Path, minute: int) -> None:
-    """Save a photograph that was taken in this minute after midnight."""
+def save(image: Image.Image, path: Path, minute: int, second: int = 0) -> None:
+    """Save a photograph that was taken at this time after midnight."""
     exif = Image.Exif()
     exif.get_ifd(0x8769)[DATE_TIME_ORIGINAL] = (
-        f"2026:03:{4 + minute // 1440:02} {minute // 60 % 24:02}:{minute % 60:02}:00"
+        f"2026:03:{4 + minute // 1440:02} {minute // 60 % 24:02}:{minute % 60:02}:{second:02}"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     image.save(path, quality=92, exif=exif)
@@ -96,10 +97,10 @@ def make_scenes(folder: Path) -> None:
             examples.append(entry(path, edges, random))
     write_detections(folder / "examples.json", examples)
     detections, checked = [], []
-    for path, number in place_queries():
+    for path, number, minute, second in place_queries():
         image = draw_ground(random)
         edges = draw_animal(image, number, random)
-        save(image, folder / "trap" / path, 1500 + 7 * len(detections))
+        save(image, folder / "trap" / path, minute, second)
         detections.append(entry(path, edges, random))
         x, y, width, height = detections[-1]["detections"][0]["bbox"]
         checked.append((f"trap/{path}", x, y, width, height, SPECIES[number]))
@@ -115,12 +116,19 @@ def make_scenes(folder: Path) -> None:
     (folder / "deployments.csv").write_text(header + "".join(places), encoding="utf-8")
 
 
-def place_queries() -> Iterator[tuple[str, int]]:
-    """Yield the path and the species of every photograph with an animal, camera by camera."""
-    count = QUERIES * len(SPECIES)
-    order = np.random.default_rng(5).permutation(count) % len(SPECIES)
-    for i, number in enumerate(order.tolist()):
-        yield f"{CAMERAS[i * len(CAMERAS) // count]}/{1 + i % (count // len(CAMERAS)):04}.jpg", number
+def place_queries() -> Iterator[tuple[str, int, int, int]]:
+    """Yield the path, the species, the minute and the second of every photograph with an animal.
+
+    Every species passes each camera once, in an order of the camera's own. A camera takes a photograph every
+    four seconds while it sees the animal.
+    """
+    random = np.random.default_rng(5)
+    for camera, name in enumerate(CAMERAS):
+        photograph = 0
+        for visit, species in enumerate(random.permutation(len(SPECIES)).tolist()):
+            for place in range(BURSTS[(species + camera) % len(BURSTS)]):
+                photograph += 1
+                yield f"{name}/{photograph:04}.jpg", species, 1500 + 200 * camera + 23 * visit, 4 * place
 
 
 def write_detections(path: Path, images: list[dict[str, Any]]) -> None:

@@ -25,12 +25,14 @@ def test_the_page_shows_what_crnr_prints(
     home.mkdir()
     make_scenes(here)
     terminal = Terminal(crnr, here, home)
-    correct = []
+    correct, by_event = [], []
     for steps in sessions(PAGE):
         seen = []
         for step in steps:
             printed = terminal.run(step.command)
-            correct += re.findall(r"^accuracy .* (\d+ of 40) correct", "\n".join(printed), re.MULTILINE)
+            text = "\n".join(printed)
+            correct += re.findall(r"^accuracy .* (\d+ of 40) correct", text, re.MULTILINE)
+            by_event += re.findall(r"^accuracy by event .* (\d+ of 16) events correct", text, re.MULTILINE)
             seen.append(step if step.is_true_of(printed) else Step(step.command, step.kept_of(printed)))
         shown, true = ([line for step in found for line in step.lines] for found in (steps, seen))
         if request.config.getoption("--update-docs"):
@@ -38,8 +40,10 @@ def test_the_page_shows_what_crnr_prints(
         else:
             assert shown == true, "run this test with --update-docs if the page is to show what crnr prints"
     boxes, whole = correct
+    events, whole_events = by_event
     prose = " ".join(read_page(PAGE).split())
     assert f"With boxes, {boxes} labels are correct; with whole images, {whole}" in prose
+    assert f"By event, {events} labels are correct with boxes, and {whole_events} with whole images." in prose
     check_outputs(here)
 
 

@@ -115,7 +115,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'evaluate' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--model-path', '--provider', '--min-probability', '--taxa', '--sets', '--min-answer-rate', '--min-rejected', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
+            Options = @('-g', '--gallery', '--html', '--errors', '--confusion', '--corrections', '--outsiders', '--min-accuracy', '--min-f1', '--labels', '--reject', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--images-from', '--target-accuracy', '--event-gap', '--event-by', '--model-path', '--provider', '--min-probability', '--taxa', '--sets', '--min-answer-rate', '--min-rejected', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose')
             Values = @{
                 '-g' = 'file'
                 '--gallery' = 'file'
@@ -137,6 +137,8 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
                 '--target-accuracy' = 'nothing'
+                '--event-gap' = 'nothing'
+                '--event-by' = 'nothing'
                 '--min-probability' = 'nothing'
                 '--sets' = 'nothing'
                 '--min-answer-rate' = 'nothing'
@@ -415,7 +417,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
         'compare' = @{
             Arguments = 'file'
             Commands = @()
-            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
+            Options = @('--methods', '--test', '--holdout', '--set', '--csv', '--extractor', '--pca', '--labels', '--strict', '--allow-skipped', '-j', '--jobs', '--json', '-q', '--quiet', '-h', '--help', '--help-all', '--event-gap', '--size', '--color', '--gray', '--cell', '--bins', '--block-norm', '--dtype', '--power', '--whiten', '--parts', '--extractor-preset', '--crop', '--filter', '--mean', '--std', '--channels', '--layout', '--extractor-output', '--pool', '--mirror', '--provider', '--test-features-key', '--test-labels-key', '--draws', '--seed', '--boxes', '--min-confidence', '--category', '--box-root', '--box-unit', '--box-margin', '--path-column', '--label-column', '--root', '--features-key', '--labels-key', '--samples-axis', '-0', '--null', '--max-pixels', '--max-failure-rate', '--verbose', '--dask')
             Values = @{
                 '--methods' = 'asked'
                 '--set' = 'asked'
@@ -428,6 +430,7 @@ Register-ArgumentCompleter -Native -CommandName crnr -ScriptBlock {
                 '--pca' = 'nothing'
                 '-j' = 'nothing'
                 '--jobs' = 'nothing'
+                '--event-gap' = 'nothing'
                 '--size' = 'nothing'
                 '--cell' = 'nothing'
                 '--bins' = 'nothing'
