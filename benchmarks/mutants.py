@@ -111,12 +111,19 @@ ROOMS = {
     ),
     "jobs": Room(
         (
+            "tests/cli/test_boxes.py",
             "tests/cli/test_cli.py",
             "tests/cli/test_command.py",
+            "tests/cli/test_events.py",
+            "tests/cli/test_first_mistakes.py",
             "tests/cli/test_sort.py",
+            "tests/cli/test_taxa.py",
+            "tests/cli/test_thresholds.py",
             "tests/gallery/test_copies.py",
             "tests/gallery/test_leaks.py",
+            "tests/jobs/test_classify_update.py",
             "tests/jobs/test_cleaning.py",
+            "tests/jobs/test_correct.py",
             "tests/jobs/test_corrections.py",
             "tests/jobs/test_evaluate.py",
             "tests/jobs/test_evaluate_outsiders.py",
@@ -128,6 +135,7 @@ ROOMS = {
             "tests/jobs/test_update.py",
             "tests/report/test_evaluation.py",
             "tests/results/test_formats.py",  # predictions in other formats, and on stdin
+            "tests/sources/test_class_folders.py",
             "tests/sources/test_label_table.py",
         ),
         files=("sort.py", "update.py", "evaluate.py"),
@@ -377,11 +385,8 @@ class MutantFinder(MetaPathFinder):
         return spec_from_file_location(fullname, self._path, loader=loader, submodule_search_locations=folder)
 
 
-class Selection:
-    """A plugin of pytest: only these tests, in this order; and no time spent on Hypothesis's shrinking."""
-
-    def __init__(self, tests: Sequence[str]) -> None:
-        self._position = {test: i for i, test in enumerate(tests)}
+class SameExamples:
+    """A plugin of pytest: Hypothesis tries the same examples every time, and spends no time on shrinking."""
 
     def pytest_collection(self) -> None:
         from hypothesis import Phase, settings
@@ -391,6 +396,13 @@ class Selection:
             "mutants", deadline=None, database=None, derandomize=True, phases=phases, print_blob=False
         )
         settings.load_profile("mutants")
+
+
+class Selection(SameExamples):
+    """A plugin of pytest: only these tests, in this order."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self._position = {test: i for i, test in enumerate(tests)}
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         items[:] = sorted(
@@ -452,7 +464,7 @@ def _ended_in_fork(mutant: Mutant, tests: list[str], seconds: float) -> str:
 # Which tests to run
 
 
-class Watch:
+class Watch(SameExamples):
     """A plugin of pytest that notes which tests run which lines of the package, and for how long."""
 
     def __init__(self, coverage: Any) -> None:

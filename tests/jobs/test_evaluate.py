@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from crnr_cli.jobs.evaluate import EvaluateReport, evaluate_rows
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import Scores
-from helpers.runner import Runner
-from helpers.samples import make_images
+from helpers.runner import Outcome, Runner
+from helpers.samples import make_features, make_images
 
 CLASSES = ["cat", "dog", "class 2", "class 10"]
 Row = tuple[str, str, str, str]  # truth, label, runner_up, status
@@ -227,3 +228,45 @@ def test_similar_classes_of_very_many_names_are_not_looked_for(monkeypatch: pyte
     report = evaluate_rows(seen, "out.csv", None, ["Kitten", "dog"])
     assert report.similar_classes(["kiten", "x", "y", "z"]) == {"kiten": "Kitten"}
     assert report.similar_classes(["kiten", "x", "y", "z", "one more"]) == {}
+
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_the_unicode_forms_of_a_class_are_one_class(crnr: Runner, theirs: str, ours: str) -> None:
+    """In every column, although another system may have written the labels."""
+    header = "path,truth,label,runner_up,status,probability,set,event,event_label\n"
+    (crnr.here / "out.csv").write_text(
+        f"{header}1.png,{theirs},{ours},tea,ok,0.9,{ours}|tea,1,{ours}\n"
+        f"2.png,{theirs},unknown,{ours},rejected,0.4,tea|{ours},1,{ours}\n"
+        f"3.png,tea,{theirs},tea,ok,0.6,tea,2,tea\n",
+        encoding="utf-8",
+    )
+    plain = (crnr.here / "out.csv").read_text(encoding="utf-8")
+    (crnr.here / "plain.csv").write_text(plain.replace(theirs, "coffee").replace(ours, "coffee"))
+    found, expected = (
+        json.loads(crnr("evaluate", name, "--json", "-q").out) for name in ("out.csv", "plain.csv")
+    )
+    assert found == json.loads(json.dumps(expected, ensure_ascii=False).replace("coffee", ours))
+    assert (found["correct"], found["over_all"]["n"], found["sets"]["covered"]) == (1, 3, 3)
+    printed = " ".join(crnr("evaluate", "out.csv", "-q").out.split())
+    assert "rejected as unknown 1 the best guess was right for 1" in printed
+
+
+def test_predictions_and_queries_are_not_scored_together(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    (crnr.here / "out.csv").write_text("path,truth,label\na.png,ant,ant\n")
+    assert crnr("build", "g.npz", "-q").exit == 0
+    for names in (("out.csv", "g.npz"), ("g.npz", "out.csv")):
+        message = (
+            "error: out.csv: contains predictions, so it cannot be scored with queries such as g.npz; give "
+            "one kind of file\n"
+        )
+        assert crnr("evaluate", *names) == Outcome(2, "", message)
+
+
+def test_an_error_on_stdin_names_stdin(crnr: Runner) -> None:
+    result = crnr("evaluate", "-", stdin="path,truth\na.png,ant\n")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: stdin: ")
