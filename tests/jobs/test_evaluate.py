@@ -270,3 +270,23 @@ def test_an_error_on_stdin_names_stdin(crnr: Runner) -> None:
     result = crnr("evaluate", "-", stdin="path,truth\na.png,ant\n")
     assert (result.exit, result.out) == (1, "")
     assert result.err.startswith("error: stdin: ")
+
+
+def test_evaluate_names_the_files_that_do_not_fit(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    make_features(crnr.here / "short.npz", dimension=4)
+    assert crnr("build", "g.npz", "-o", "six.h5", "-q").exit == 0
+    message = "short.npz: 4 features per query, but six.h5 was built from 6; use the same features for both"
+    assert crnr("evaluate", "short.npz", "-g", "six.h5") == Outcome(1, "", f"error: {message}\n")
+    (crnr.here / "out.csv").write_text("path,truth,label\na.png,ant,ant\nb.png,ant,bee\n")
+    (crnr.here / "labels.csv").write_text("path,label\nelsewhere/a.png,ant\n")
+    message = (
+        "labels.csv: has a label for none of the 2 rows; use --root to give the folder that its paths are "
+        "relative to"
+    )
+    given = ("evaluate", "out.csv", "--labels", "labels.csv")
+    assert crnr(*given) == Outcome(1, "", f"error: {message}\n")
+    # A row that the table lacks loses the truth that the predictions file has.
+    (crnr.here / "labels.csv").write_text("path,label\na.png,bee\n")
+    record = json.loads(crnr(*given, "--json", "-q").out)
+    assert (record["correct"], record["over_all"]["n"], record["without_truth"]) == (0, 1, 1)

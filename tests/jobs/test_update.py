@@ -401,6 +401,24 @@ def test_build_update_keeps_unreadable_samples(crnr: Runner, content: bytes) -> 
 
 
 @pytest.mark.usefixtures("built")
+def test_build_update_removes_examples_whose_files_are_gone_or_useless(crnr: Runner) -> None:
+    """To wait brings none of these files back; a file that only cannot be read is kept."""
+    for name in ("ant/0.png", "bee/0.png", "cow/0.png", "cow/1.png"):
+        Path("gallery", name).unlink()
+    Path("gallery/ant/0.png").symlink_to("nowhere.png")
+    os.mkfifo("gallery/bee/0.png")
+    Image.new("L", (8, 8), 90).save("gallery/cow/0.png")  # without any structure
+    Path("gallery/cow/1.png").write_bytes(PNG[:40])
+    outcome = crnr("build", "gallery", "--update")
+    assert (outcome.exit, outcome.out) == (3, "")
+    assert [line for line in outcome.err.splitlines() if not line.startswith("failed: ")][:-1] == [
+        "note: 1 example kept as before, because the files cannot be read now",
+        *(f"removed: gallery/{name}/0.png" for name in ("ant", "bee", "cow")),
+        "0 added, 0 changed, 3 removed, 9 unchanged",
+    ]
+
+
+@pytest.mark.usefixtures("built")
 def test_update_keeps_a_class_whose_folder_is_closed_for_a_moment(
     crnr: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
