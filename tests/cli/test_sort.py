@@ -150,6 +150,10 @@ def test_an_image_goes_to_the_folder_of_its_surest_box(crnr: Runner) -> None:
         ("by_margin", "dog", 0.8, 0.3, "ok"),
         ("by_order", "dog", 0.8, 0.3, "ok"),
         ("by_order", "cat", 0.8, 0.3, "ok"),
+        ("lacking_a_probability", "cat", "", 0.9, "ok"),
+        ("lacking_a_probability", "dog", 0.4, 0.1, "ok"),
+        ("lacking_a_margin", "cat", 0.4, "", "ok"),
+        ("lacking_a_margin", "dog", 0.4, 0.1, "ok"),
         ("of_three", "cat", 0.2, 0.3, "ok"),
         ("of_three", "dog", 0.9, 0.3, "ok"),
         ("of_three", "owl", 0.5, 0.3, "ok"),
@@ -174,6 +178,7 @@ def test_an_image_goes_to_the_folder_of_its_surest_box(crnr: Runner) -> None:
     Path("out.csv").write_text("\n".join(lines) + "\n")
     folders = {
         **{"by_probability": "dog", "by_margin": "dog", "by_order": "dog", "of_three": "dog"},
+        **{"lacking_a_probability": "dog", "lacking_a_margin": "dog"},
         **{"a_class_first": "cat", "failed_beside_a_class": "cat", "all_failed": "_failed"},
         **{"of_one_label": "dog", "whole0": "cat", "whole1": "owl"},
     }
@@ -184,11 +189,14 @@ def test_an_image_goes_to_the_folder_of_its_surest_box(crnr: Runner) -> None:
     mixed = "with boxes of several labels: each goes to the folder of its surest box\n"
     assert (outcome.exit, outcome.err) == (
         0,
-        f"note: 5 images {mixed}sorted: 10 files would be copied\n",
+        f"note: 7 images {mixed}sorted: 12 files would be copied\n",
     )
     # Doubtful boxes have one folder, whatever their labels; a doubtful box and a sure one have two.
     doubtful = crnr("sort", "out.csv", "sorted", "--dry-run", "--min-probability", "0.75")
-    assert doubtful.err == f"note: 4 images {mixed}sorted: 10 files would be copied\n"
-    unsure = ("by_probability", "a_class_first", "failed_beside_a_class", "of_one_label", "whole0", "whole1")
+    assert doubtful.err == f"note: 4 images {mixed}sorted: 12 files would be copied\n"
+    unsure = (
+        *("by_probability", "lacking_a_probability", "lacking_a_margin", "a_class_first"),
+        *("failed_beside_a_class", "of_one_label", "whole0", "whole1"),
+    )
     found = {row["path"][2:-4]: row["target"].split("/")[1] for row in rows(doubtful.out)}
     assert found == folders | dict.fromkeys(unsure, "_doubtful")
