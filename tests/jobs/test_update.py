@@ -172,6 +172,16 @@ def test_add_appends_rows_of_feature_files(crnr: Runner) -> None:
     assert_equal("gallery.h5", "fresh.h5")
 
 
+@pytest.mark.parametrize("again", ["./gallery/bee/0.png", "gallery/../gallery/bee/0.png"])
+@pytest.mark.usefixtures("built")
+def test_a_changed_file_that_is_named_in_another_way_keeps_its_name(crnr: Runner, again: str) -> None:
+    before = load_gallery(Path("gallery.h5")).names
+    draw_image(1, 77).save("gallery/bee/0.png")
+    changes = json.loads(crnr("add", "gallery.h5", again, "--json", "-q").out)["changes"]
+    assert changes == {"added": [], "changed": ["gallery/bee/0.png"], "removed": [], "unchanged": 11}
+    assert sorted(load_gallery(Path("gallery.h5")).names) == sorted(before)
+
+
 def test_add_keeps_the_axes_of_pca_and_prints_a_note(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
