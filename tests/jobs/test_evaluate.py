@@ -239,7 +239,7 @@ def test_the_unicode_forms_of_a_class_are_one_class(crnr: Runner, theirs: str, o
     header = "path,truth,label,runner_up,status,probability,set,event,event_label\n"
     (crnr.here / "out.csv").write_text(
         f"{header}1.png,{theirs},{ours},tea,ok,0.9,{ours}|tea,1,{ours}\n"
-        f"2.png,{theirs},unknown,{ours},rejected,0.4,tea|{ours},1,{ours}\n"
+        f"2.png,{theirs},unknown,{theirs},rejected,0.4,tea|{theirs},1,{theirs}\n"
         f"3.png,tea,{theirs},tea,ok,0.6,tea,2,tea\n",
         encoding="utf-8",
     )
@@ -290,3 +290,17 @@ def test_evaluate_names_the_files_that_do_not_fit(crnr: Runner) -> None:
     (crnr.here / "labels.csv").write_text("path,label\na.png,bee\n")
     record = json.loads(crnr(*given, "--json", "-q").out)
     assert (record["correct"], record["over_all"]["n"], record["without_truth"]) == (0, 1, 1)
+
+
+def test_queries_that_fail_set_the_exit_code(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    assert crnr("build", "g.npz", "-q").exit == 0
+    with np.load(crnr.here / "g.npz") as stored:
+        features, labels = stored["features"].copy(), stored["labels"]
+    features[3] = 0  # nothing to compare
+    np.savez(crnr.here / "q.npz", features=features, labels=labels)
+    result = crnr("evaluate", "q.npz", "--json", "-q")
+    record = json.loads(result.out)
+    assert (result.exit, record["failed"]) == (3, {"zero_norm": 1})
+    assert (record["n"], record["over_all"]["n"]) == (14, 15)
+    assert crnr("evaluate", "q.npz", "--allow-skipped", "-q").exit == 0
