@@ -304,3 +304,12 @@ def test_queries_that_fail_set_the_exit_code(crnr: Runner) -> None:
     assert (result.exit, record["failed"]) == (3, {"zero_norm": 1})
     assert (record["n"], record["over_all"]["n"]) == (14, 15)
     assert crnr("evaluate", "q.npz", "--allow-skipped", "-q").exit == 0
+
+
+def test_events_of_several_files_are_counted_apart(crnr: Runner) -> None:
+    """Each file numbers its events from 1."""
+    header = "path,truth,label,status,event,event_label\n"
+    (crnr.here / "a.csv").write_text(f"{header}1.png,ant,ant,ok,1,ant\n2.png,ant,bee,ok,1,ant\n")
+    (crnr.here / "b.csv").write_text(f"{header}3.png,bee,bee,ok,1,bee\n4.png,bee,bee,ok,2,ant\n")
+    events = json.loads(crnr("evaluate", "a.csv", "b.csv", "--json", "-q").out)["events"]
+    assert {name: events[name] for name in ("n", "correct", "mixed")} == {"n": 3, "correct": 2, "mixed": 0}

@@ -389,6 +389,9 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
     closed, opened = (json.loads(crnr("evaluate", name, "--json").out) for name in ("closed.csv", "open.csv"))
     assert opened["reliability"] == closed["reliability"]
     assert opened["sets"] == closed["sets"]
+    found = closed["reliability"]
+    assert (found["n"], found["mean_probability"], found["accuracy"]) == (2, pytest.approx(0.85), 0.5)
+    assert (closed["sets"]["n"], closed["sets"]["covered"], closed["sets"]["mean_size"]) == (2, 2, 1.5)
     assert opened["open_set"]["auroc_of_probability"] == 0
 
 
