@@ -463,7 +463,8 @@ def mark_outsiders(rows: list[Prediction], outsiders: Sequence[Path]) -> list[Pr
     """Return the same rows; files that are outsiders, or in a folder of outsiders, get no class."""
     for folder in outsiders:
         place = normalize_path(str(folder))
-        inside = tuple(place.rstrip(os.sep) + mark for mark in (os.sep, *("#" if is_table(folder) else "")))
+        ends = (os.sep, "#") if is_table(folder) else (os.sep,)  # a feature file has rows
+        inside = tuple(place.rstrip(os.sep) + end for end in ends)
         found = [row.path != "" and f"{normalize_path(row.path)}{os.sep}".startswith(inside) for row in rows]
         if not any(found):
             raise DataError(

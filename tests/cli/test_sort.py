@@ -138,3 +138,65 @@ def test_a_move_that_is_stopped_loses_nothing(crnr: Runner, number: int) -> None
     assert not list(Path("q").rglob("*.png"))
     assert crnr("sort", "--undo", "sorted/.crnr-sort-1.jsonl", "-q") == Outcome(0, "", "")
     assert crnr.files() == {"q", "out.csv"}
+
+
+def test_an_image_goes_to_the_folder_of_its_surest_box(crnr: Runner) -> None:
+    """A class before no class, then the probability, then the margin, then the order of the rows."""
+    boxes = [
+        # image, label, probability, margin, status
+        ("by_probability", "cat", 0.6, 0.9, "ok"),
+        ("by_probability", "dog", 0.7, 0.1, "ok"),
+        ("by_margin", "cat", 0.8, 0.2, "ok"),
+        ("by_margin", "dog", 0.8, 0.3, "ok"),
+        ("by_order", "dog", 0.8, 0.3, "ok"),
+        ("by_order", "cat", 0.8, 0.3, "ok"),
+        ("lacking_a_probability", "cat", "", 0.9, "ok"),
+        ("lacking_a_probability", "dog", 0.4, 0.1, "ok"),
+        ("lacking_a_margin", "cat", 0.4, "", "ok"),
+        ("lacking_a_margin", "dog", 0.4, 0.1, "ok"),
+        ("of_three", "cat", 0.2, 0.3, "ok"),
+        ("of_three", "dog", 0.9, 0.3, "ok"),
+        ("of_three", "owl", 0.5, 0.3, "ok"),
+        ("a_class_first", "unknown", 0.9, 0.9, "rejected"),
+        ("a_class_first", "cat", 0.1, 0.1, "ok"),
+        ("failed_beside_a_class", "", "", "", "bad_box"),
+        ("failed_beside_a_class", "cat", 0.1, 0.1, "ok"),
+        ("all_failed", "", "", "", "bad_box"),
+        ("all_failed", "", "", "", "bad_box"),
+        ("of_one_label", "dog", 0.3, 0.1, "ok"),
+        ("of_one_label", "dog", 0.4, 0.1, "ok"),
+    ]
+    lines = ["path,truth,label,probability,margin,status"]
+    Path("q").mkdir()
+    for number, (image, *answer) in enumerate(boxes):
+        Path(f"q/{image}.png").touch()
+        label, probability, margin, status = answer
+        lines.append(f'"q/{image}.png#{number},0,9,9",,{label},{probability},{margin},{status}')
+    lines += [f"q/whole{number}.png,,{label},0.2,0.1,ok" for number, label in enumerate(("cat", "owl"))]
+    for number in range(2):
+        Path(f"q/whole{number}.png").touch()
+    Path("out.csv").write_text("\n".join(lines) + "\n")
+    folders = {
+        **{"by_probability": "dog", "by_margin": "dog", "by_order": "dog", "of_three": "dog"},
+        **{"lacking_a_probability": "dog", "lacking_a_margin": "dog"},
+        **{"a_class_first": "cat", "failed_beside_a_class": "cat", "all_failed": "_failed"},
+        **{"of_one_label": "dog", "whole0": "cat", "whole1": "owl"},
+    }
+    outcome = crnr("sort", "out.csv", "sorted", "--dry-run")
+    assert {row["path"]: row["target"] for row in rows(outcome.out)} == {
+        f"q/{image}.png": f"sorted/{folder}/{image}.png" for image, folder in folders.items()
+    }
+    mixed = "with boxes of several labels: each goes to the folder of its surest box\n"
+    assert (outcome.exit, outcome.err) == (
+        0,
+        f"note: 7 images {mixed}sorted: 12 files would be copied\n",
+    )
+    # Doubtful boxes have one folder, whatever their labels; a doubtful box and a sure one have two.
+    doubtful = crnr("sort", "out.csv", "sorted", "--dry-run", "--min-probability", "0.75")
+    assert doubtful.err == f"note: 4 images {mixed}sorted: 12 files would be copied\n"
+    unsure = (
+        *("by_probability", "lacking_a_probability", "lacking_a_margin", "a_class_first"),
+        *("failed_beside_a_class", "of_one_label", "whole0", "whole1"),
+    )
+    found = {row["path"][2:-4]: row["target"].split("/")[1] for row in rows(doubtful.out)}
+    assert found == folders | dict.fromkeys(unsure, "_doubtful")

@@ -356,6 +356,25 @@ def test_rows_of_feature_files_are_remembered(crnr: Runner) -> None:
     assert "a.npz#2" not in labels()
 
 
+def test_an_example_of_a_renamed_class_can_be_added_under_the_old_name(crnr: Runner) -> None:
+    """The gallery remembers which command gave the class, because a source of this name is renamed."""
+    make_features(crnr.here / "old.npz", classes=("ant", "bee"))
+    make_features(crnr.here / "new.npz", classes=("ant",), per_class=2, seed=1)
+    assert crnr("build", "old.npz", "-q").exit == 0
+    assert crnr("rename", "gallery.h5", "ant", "emmet", "-q").exit == 0
+    added = crnr("add", "gallery.h5", "new.npz")
+    assert (added.exit, added.err.splitlines()[0]) == (
+        0,
+        "note: class ant is new: 2 examples, such as new.npz#0",
+    )
+    records = json.loads(crnr("info", "--json").out)["cleaning"]
+    assert [(one["sample"], one["former"], one["class"], one["why"]) for one in records] == [
+        (None, "ant", "emmet", "rename"),
+        ("new.npz#0", "emmet", "ant", "add"),
+        ("new.npz#1", "emmet", "ant", "add"),
+    ]
+
+
 def test_removed_classes_are_recognised_in_another_unicode_form(crnr: Runner) -> None:
     make_images(crnr.here / "source", classes=("ant", "caf\u00e9", "cow"))
     assert crnr("build", "source", "-q").exit == 0

@@ -170,6 +170,19 @@ def test_files_are_moved_and_the_sources_agree_with_the_gallery(dirty: Runner) -
     assert labels() == corrected_labels({name: name[6:9] for name in on_disk})
 
 
+def test_undo_keeps_other_files_among_removed_examples_out_of_the_gallery(dirty: Runner) -> None:
+    on_disk = files()
+    mark(*MARKS)
+    assert dirty("correct", "gallery.h5", "marked.csv", "--sources", "dirty", "-q").exit == 0
+    draw_image(1, 60).save("dirty/_removed/cow/other.png")
+    assert dirty("sort", "--undo", "dirty/.crnr-sort-1.jsonl").err == "3 files moved back\n"
+    other = Path("dirty/_removed/cow/other.png")
+    assert files() == on_disk | {str(other): other.read_bytes()}
+    fresh = dirty("build", "dirty", "-o", "fresh.h5")
+    assert "note: dirty/_removed: left out, " in fresh.err
+    assert sorted(load_gallery(Path("fresh.h5")).names) == sorted(on_disk)
+
+
 def test_a_label_that_is_corrected_back_stays_so(dirty: Runner) -> None:
     mark(("ant/bee1.png", "bee"))
     assert dirty("correct", "gallery.h5", "marked.csv", "--sources", "dirty", "-q").exit == 0

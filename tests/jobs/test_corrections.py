@@ -106,6 +106,12 @@ def test_a_file_of_the_same_time_as_its_review_has_not_changed(ready: Runner) ->
     corrections("q/ant9.png,ant,ant,2026-01-01T00:00:00Z")
     moment = 1767225600.5
     os.utime("q/ant9.png", (moment, moment))
+    later = moment + 1  # more than any rounding
+    os.utime("q/ant9.png", (later, later))
+    words = "changed after it was reviewed; review it again, or empty its field `when`"
+    refused = f"error: no usable images or rows of features: q/ant9.png: {words}\n"
+    assert ready("add", "gallery.h5", "--corrections", "c.csv", "-q") == Outcome(1, "", refused)
+    os.utime("q/ant9.png", (moment, moment))
     assert ready("add", "gallery.h5", "--corrections", "c.csv", "-q") == Outcome(0, "", "")
     assert samples(ready)["ant"] == 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from sklearn.metrics import accuracy_score, precision_recall_fscore_support
 from crnr_cli.jobs.evaluate import EvaluateReport, evaluate_rows
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import Scores
-from helpers.runner import Runner
-from helpers.samples import make_images
+from helpers.runner import Outcome, Runner
+from helpers.samples import make_features, make_images
 
 CLASSES = ["cat", "dog", "class 2", "class 10"]
 Row = tuple[str, str, str, str]  # truth, label, runner_up, status
@@ -227,3 +228,88 @@ def test_similar_classes_of_very_many_names_are_not_looked_for(monkeypatch: pyte
     report = evaluate_rows(seen, "out.csv", None, ["Kitten", "dog"])
     assert report.similar_classes(["kiten", "x", "y", "z"]) == {"kiten": "Kitten"}
     assert report.similar_classes(["kiten", "x", "y", "z", "one more"]) == {}
+
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_the_unicode_forms_of_a_class_are_one_class(crnr: Runner, theirs: str, ours: str) -> None:
+    """In every column, although another system may have written the labels."""
+    header = "path,truth,label,runner_up,status,probability,set,event,event_label\n"
+    (crnr.here / "out.csv").write_text(
+        f"{header}1.png,{theirs},{ours},tea,ok,0.9,{ours}|tea,1,{ours}\n"
+        f"2.png,{theirs},unknown,{theirs},rejected,0.4,tea|{theirs},1,{theirs}\n"
+        f"3.png,tea,{theirs},tea,ok,0.6,tea,2,tea\n",
+        encoding="utf-8",
+    )
+    plain = (crnr.here / "out.csv").read_text(encoding="utf-8")
+    (crnr.here / "plain.csv").write_text(plain.replace(theirs, "coffee").replace(ours, "coffee"))
+    found, expected = (
+        json.loads(crnr("evaluate", name, "--json", "-q").out) for name in ("out.csv", "plain.csv")
+    )
+    assert found == json.loads(json.dumps(expected, ensure_ascii=False).replace("coffee", ours))
+    assert (found["correct"], found["over_all"]["n"], found["sets"]["covered"]) == (1, 3, 3)
+    printed = " ".join(crnr("evaluate", "out.csv", "-q").out.split())
+    assert "rejected as unknown 1 the best guess was right for 1" in printed
+
+
+def test_predictions_and_queries_are_not_scored_together(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    (crnr.here / "out.csv").write_text("path,truth,label\na.png,ant,ant\n")
+    assert crnr("build", "g.npz", "-q").exit == 0
+    for names in (("out.csv", "g.npz"), ("g.npz", "out.csv")):
+        message = (
+            "error: out.csv: contains predictions, so it cannot be scored with queries such as g.npz; give "
+            "one kind of file\n"
+        )
+        assert crnr("evaluate", *names) == Outcome(2, "", message)
+
+
+def test_an_error_on_stdin_names_stdin(crnr: Runner) -> None:
+    result = crnr("evaluate", "-", stdin="path,truth\na.png,ant\n")
+    assert (result.exit, result.out) == (1, "")
+    assert result.err.startswith("error: stdin: ")
+
+
+def test_evaluate_names_the_files_that_do_not_fit(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    make_features(crnr.here / "short.npz", dimension=4)
+    assert crnr("build", "g.npz", "-o", "six.h5", "-q").exit == 0
+    message = "short.npz: 4 features per query, but six.h5 was built from 6; use the same features for both"
+    assert crnr("evaluate", "short.npz", "-g", "six.h5") == Outcome(1, "", f"error: {message}\n")
+    (crnr.here / "out.csv").write_text("path,truth,label\na.png,ant,ant\nb.png,ant,bee\n")
+    (crnr.here / "labels.csv").write_text("path,label\nelsewhere/a.png,ant\n")
+    message = (
+        "labels.csv: has a label for none of the 2 rows; use --root to give the folder that its paths are "
+        "relative to"
+    )
+    given = ("evaluate", "out.csv", "--labels", "labels.csv")
+    assert crnr(*given) == Outcome(1, "", f"error: {message}\n")
+    # A row that the table lacks loses the truth that the predictions file has.
+    (crnr.here / "labels.csv").write_text("path,label\na.png,bee\n")
+    record = json.loads(crnr(*given, "--json", "-q").out)
+    assert (record["correct"], record["over_all"]["n"], record["without_truth"]) == (0, 1, 1)
+
+
+def test_queries_that_fail_set_the_exit_code(crnr: Runner) -> None:
+    make_features(crnr.here / "g.npz")
+    assert crnr("build", "g.npz", "-q").exit == 0
+    with np.load(crnr.here / "g.npz") as stored:
+        features, labels = stored["features"].copy(), stored["labels"]
+    features[3] = 0  # nothing to compare
+    np.savez(crnr.here / "q.npz", features=features, labels=labels)
+    result = crnr("evaluate", "q.npz", "--json", "-q")
+    record = json.loads(result.out)
+    assert (result.exit, record["failed"]) == (3, {"zero_norm": 1})
+    assert (record["n"], record["over_all"]["n"]) == (14, 15)
+    assert crnr("evaluate", "q.npz", "--allow-skipped", "-q").exit == 0
+
+
+def test_events_of_several_files_are_counted_apart(crnr: Runner) -> None:
+    """Each file numbers its events from 1."""
+    header = "path,truth,label,status,event,event_label\n"
+    (crnr.here / "a.csv").write_text(f"{header}1.png,ant,ant,ok,1,ant\n2.png,ant,bee,ok,1,ant\n")
+    (crnr.here / "b.csv").write_text(f"{header}3.png,bee,bee,ok,1,bee\n4.png,bee,bee,ok,2,ant\n")
+    events = json.loads(crnr("evaluate", "a.csv", "b.csv", "--json", "-q").out)["events"]
+    assert {name: events[name] for name in ("n", "correct", "mixed")} == {"n": 3, "correct": 2, "mixed": 0}

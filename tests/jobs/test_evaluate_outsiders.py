@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -15,6 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_recall_fscore_support, roc_auc_score
 
+from crnr_cli.gallery.queries import QueryOptions
+from crnr_cli.jobs.evaluate import Truth, evaluate
 from helpers.runner import Outcome, Runner, read_rows
 from helpers.samples import make_features, make_images, noise
 from helpers.templates import Templates
@@ -150,6 +153,34 @@ def test_features_can_be_outsiders(crnr: Runner) -> None:
     later = crnr("evaluate", "out.csv", "--outsiders", "others.npz", "--json")
     assert json.loads(now.out)["open_set"] == json.loads(later.out)["open_set"]
     assert json.loads(now.out)["open_set"]["outsiders"] == 7
+
+
+def test_all_queries_as_outsiders_are_refused(crnr: Runner) -> None:
+    for name in ("a.npz", "b.npz"):
+        make_features(crnr.here / name)
+    assert crnr("build", "a.npz", "-q").exit == 0
+    everything = ("--outsiders", "a.npz", "--outsiders", "b.npz")
+    message = "--outsiders: all queries in a.npz, b.npz would be outsiders; give other queries too"
+    assert crnr("evaluate", "a.npz", "b.npz", *everything) == Outcome(2, "", f"error: {message}\n")
+    # Each file but the outsiders is still a query.
+    record = json.loads(crnr("evaluate", "a.npz", "b.npz", "--outsiders", "./b.npz", "--json").out)
+    assert (record["over_all"]["n"], record["open_set"]["outsiders"], record["inputs"]) == (15, 15, 30)
+
+
+def test_progress_counts_outsiders_apart(crnr: Runner) -> None:
+    """A bar that began again with the queries' name would look like a repetition."""
+    make_features(crnr.here / "g.npz")
+    make_features(crnr.here / "others.npz", per_class=1, seed=3)
+    assert crnr("build", "g.npz", "-q").exit == 0
+    seen: dict[str, tuple[int, int]] = {}
+
+    def note(step: str, done: int, total: int) -> None:
+        seen[step] = done, total
+
+    with contextlib.chdir(crnr.here):
+        truth = Truth(outsiders=[Path("others.npz")])
+        evaluate(["g.npz"], Path("gallery.h5"), QueryOptions(), note, truth)
+    assert (seen["classifying"], seen["classifying outsiders"]) == ((15, 15), (3, 3))
 
 
 def blocks(out: str) -> dict[str, list[str]]:
@@ -358,6 +389,9 @@ def test_outsiders_have_no_part_in_calibration(crnr: Runner) -> None:
     closed, opened = (json.loads(crnr("evaluate", name, "--json").out) for name in ("closed.csv", "open.csv"))
     assert opened["reliability"] == closed["reliability"]
     assert opened["sets"] == closed["sets"]
+    found = closed["reliability"]
+    assert (found["n"], found["mean_probability"], found["accuracy"]) == (2, pytest.approx(0.85), 0.5)
+    assert (closed["sets"]["n"], closed["sets"]["covered"], closed["sets"]["mean_size"]) == (2, 2, 1.5)
     assert opened["open_set"]["auroc_of_probability"] == 0
 
 

@@ -817,3 +817,33 @@ def test_without_a_system_call_that_renames_safely_files_are_linked(monkeypatch:
     assert files("sorted").total() == len(ROWS)
     unsort(LIST)
     assert tree(".") == before
+
+
+def test_sort_and_undo_report_their_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each file, which would take longer than to sort it; and always to the end."""
+    for module in ("crnr_cli.jobs.sort", "crnr_cli.sorting.plan"):
+        monkeypatch.setattr(f"{module}.REPORTED_EVERY", 2)
+    write_csv([(f"{number}.png", "", "cat") for number in range(5)])
+    seen: list[tuple[str, int, int]] = []
+
+    def note(step: str, done: int, total: int) -> None:
+        seen.append((step, done, total))
+
+    def steps(name: str) -> list[tuple[str, int, int]]:
+        return [(name, done, 5) for done in (2, 4, 5)]
+
+    sort(Path("out.csv"), Path("sorted"), SortOptions(), note)
+    assert [one for one in seen if one[0] == "looking for files"] == steps("looking for files")
+    seen.clear()
+    unsort(LIST, progress=note)
+    assert seen == steps("sorting")
+
+
+def test_portable_names_are_names_that_windows_can_have() -> None:
+    write_csv([("a.png", "", "left:right?"), ("b.png", "", "con")])
+    run("copy", "as_here")
+    assert set(only_files("as_here")) == {"left:right?/a.png", "con/b.png"}
+    run("copy", "portable", portable_names=True)
+    folders = {name.partition("/")[0] for name in only_files("portable")}
+    assert set(map(unquote, folders)) == {"left:right?", "con"}
+    assert not [name for name in folders if re.search(r'[<>:"\\|?*]', name) or name.lower() == "con"]

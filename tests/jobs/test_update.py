@@ -172,6 +172,16 @@ def test_add_appends_rows_of_feature_files(crnr: Runner) -> None:
     assert_equal("gallery.h5", "fresh.h5")
 
 
+@pytest.mark.parametrize("again", ["./gallery/bee/0.png", "gallery/../gallery/bee/0.png"])
+@pytest.mark.usefixtures("built")
+def test_a_changed_file_that_is_named_in_another_way_keeps_its_name(crnr: Runner, again: str) -> None:
+    before = load_gallery(Path("gallery.h5")).names
+    draw_image(1, 77).save("gallery/bee/0.png")
+    changes = json.loads(crnr("add", "gallery.h5", again, "--json", "-q").out)["changes"]
+    assert changes == {"added": [], "changed": ["gallery/bee/0.png"], "removed": [], "unchanged": 11}
+    assert sorted(load_gallery(Path("gallery.h5")).names) == sorted(before)
+
+
 def test_add_keeps_the_axes_of_pca_and_prints_a_note(crnr: Runner) -> None:
     make_features(crnr.here / "a.npz", classes=("x", "y"))
     make_features(crnr.here / "b.npz", classes=("y", "z"), seed=1)
@@ -398,6 +408,24 @@ def test_build_update_keeps_unreadable_samples(crnr: Runner, content: bytes) -> 
     assert after.names == before.names
     np.testing.assert_array_equal(after.samples.vectors, before.samples.vectors)
     assert crnr("verify", "--source", "gallery").exit == 1  # the file is not what the gallery has
+
+
+@pytest.mark.usefixtures("built")
+def test_build_update_removes_examples_whose_files_are_gone_or_useless(crnr: Runner) -> None:
+    """To wait brings none of these files back; a file that only cannot be read is kept."""
+    for name in ("ant/0.png", "bee/0.png", "cow/0.png", "cow/1.png"):
+        Path("gallery", name).unlink()
+    Path("gallery/ant/0.png").symlink_to("nowhere.png")
+    os.mkfifo("gallery/bee/0.png")
+    Image.new("L", (8, 8), 90).save("gallery/cow/0.png")  # without any structure
+    Path("gallery/cow/1.png").write_bytes(PNG[:40])
+    outcome = crnr("build", "gallery", "--update")
+    assert (outcome.exit, outcome.out) == (3, "")
+    assert [line for line in outcome.err.splitlines() if not line.startswith("failed: ")][:-1] == [
+        "note: 1 example kept as before, because the files cannot be read now",
+        *(f"removed: gallery/{name}/0.png" for name in ("ant", "bee", "cow")),
+        "0 added, 0 changed, 3 removed, 9 unchanged",
+    ]
 
 
 @pytest.mark.usefixtures("built")
