@@ -145,7 +145,7 @@ def _show_cleaning(decisions: Sequence[Decision]) -> None:
         table.add_column(name, overflow="fold")
     for one in reversed(decisions[-_SHOWN_DECISIONS:]):
         change = f"{one.former} to {one.label}" if one.label else f"removed from {one.former}"
-        change = change if one.former else f"added to {one.label}"
+        change = f"added to {one.label}" if one.is_addition else change
         table.add_row(*map(plain_text, (one.when, one.name or "all", change, one.why)))
     print_table(results_console(), table)
 

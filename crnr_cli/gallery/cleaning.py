@@ -36,6 +36,11 @@ class Decision(NamedTuple):
     why: str
     stamp: Stamp = Stamp()
 
+    @property
+    def is_addition(self) -> bool:
+        """Whether a person gave the example a class, and the source gives it none or the same."""
+        return self.label != "" and class_key(self.former) in ("", class_key(self.label))
+
 
 class Cleaning:
     """The decisions in a gallery, to look up and to change."""
@@ -109,7 +114,7 @@ class Cleaning:
 
     def source_classes(self) -> set[str]:
         """Return the classes that only the sources may still have."""
-        return {one.former for one in self if one.former}
+        return {one.former for one in self if not one.is_addition}
 
     def note_removed(self, removed: SampleTable, why: str) -> None:
         """Remember that examples were removed."""
@@ -137,15 +142,13 @@ class Cleaning:
             elif name in before:
                 earlier = self.find(name, before[name][1])
                 former = earlier.former if earlier else before[name][0]
-                if not former:
+                if earlier and earlier.is_addition:
                     self._forget(name, before[name][1])
             else:  # new: it is relabelled only if its folder is named after another class
                 folder = self.rename(PurePosixPath(name).parent.name)
                 former = folder if self._are_paths and class_key(folder) in classes else ""
             self._forget(name, sha256)
-            is_relabelled = class_key(former) != class_key(label)
-            if by_hand or is_relabelled:
-                former = former if is_relabelled else ""
+            if by_hand or class_key(former) != class_key(label):
                 self._set(Decision(sha256, name, former, label, self._when, why, stamp))
         if not forgotten:
             return []
@@ -158,7 +161,7 @@ class Cleaning:
     def note_moved(self, sha256: str, label: str) -> None:
         """Forget decisions against the class that a content has in the sources now: a person chose it."""
         for one in self.of_content(sha256):
-            if class_key(one.former) == class_key(label):
+            if class_key(one.former) == class_key(label) and not one.is_addition:
                 self._forget(one.name, sha256)
 
     def note_renamed(self, old: str, new: str, why: str) -> None:
@@ -174,8 +177,6 @@ class Cleaning:
             for one in list(of_content.values()):
                 self._forget(one.name, one.sha256)
                 former, label = (new if class_key(name) == key else name for name in (one.former, one.label))
-                if class_key(former) == class_key(label):  # still a class that a person gave
-                    former = ""
                 self._set(one._replace(former=former, label=label))
 
     def keep_outside(
@@ -194,7 +195,7 @@ class Cleaning:
             known = self.find(name, sha256)
             if sha256 not in moved and not is_below(name):
                 (kept if self.is_by_hand(name, sha256) else others).append(name)
-            elif known and not known.former:
+            elif known and known.is_addition:
                 self._forget(name, sha256)
         notes = []
         if n := len(kept):
@@ -271,9 +272,9 @@ class CleanedSource:
 
     def _decide(self, name: str, sha256: str, present: str) -> str | None:
         key, known = class_key(present), self._cleaning.of_content(sha256)
-        decisions = [one for one in known if class_key(one.former) == key]
+        decisions = [one for one in known if class_key(one.former) == key and not one.is_addition]
         own = self._cleaning.find(name, sha256)
-        if own and not own.former:
+        if own and own.is_addition:
             return own.label
         if not decisions:
             return present
@@ -340,7 +341,7 @@ def _kind_of(decision: Decision) -> str:
         return "renamed class"
     if not decision.label:
         return "removed example"
-    return "relabelled example" if decision.former else "added example"
+    return "added example" if decision.is_addition else "relabelled example"
 
 
 def _rows(table: SampleTable) -> Iterator[tuple[str, str, str, Stamp]]:

@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import Batch, Stamp
@@ -561,6 +561,24 @@ contents = st.lists(st.integers(0, 4), min_size=9, max_size=9)
 
 
 @given(contents, commands)
+@example(
+    list(range(5)) + [0] * 4,
+    [
+        ("remove", "ant/0.png"),
+        ("add --class", "ant/0.png", "ant"),
+        ("add --class", "ant/0.png", "bee"),
+        ("remove", "ant/0.png"),
+    ],
+)
+@example(
+    list(range(5)) + [0] * 4,
+    [
+        ("add --class", "ant/1.png", "bee"),
+        ("rename", "bee", "ant"),
+        ("add --class", "ant/1.png", "cow"),
+        ("remove", "ant/1.png"),
+    ],
+)
 def test_the_sources_give_the_gallery_after_any_decisions(
     found: list[int], sequence: list[tuple[str, ...]]
 ) -> None:
