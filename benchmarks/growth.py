@@ -214,8 +214,21 @@ def tasks() -> list[Task]:
         ),
         Task("rename", "examples", 2000, build_features, ["gallery.h5", "class3", "other"]),
         Task("rename", "classes", 1000, lambda n: build_features(2 * n, n), ["gallery.h5", "class3", "x"]),
-        Task("tune", "examples", 250, lambda n: make_features("examples.npz", n), ["examples.npz"]),
-        Task("compare", "examples", 250, lambda n: make_features("examples.npz", n), ["examples.npz"]),
+        Task(
+            "tune",
+            "examples, by all others",
+            100,
+            lambda n: make_features("examples.npz", n),
+            ["examples.npz", "--try-neighbors", "0", "--try-power", "1"],
+        ),
+        Task(
+            "tune",
+            "examples, by neighbours",
+            25_000,  # all above the size from which a fixed number is held out
+            lambda n: make_features("examples.npz", n),
+            ["examples.npz", "--try-neighbors", "50", "--try-power", "1,0.5"],
+        ),
+        Task("compare", "examples", 100, lambda n: make_features("examples.npz", n), ["examples.npz"]),
         Task(
             "split",
             "files",

@@ -105,14 +105,14 @@ class ReadSamples:
 
     def vectors_by(self, recipe: Recipe, dtype: str) -> Array:
         """Return (n, d): the unit vectors of the raw values by a fitted recipe."""
-        parts = []
+        vectors = np.empty((len(self.values), recipe.n_outputs), dtype)  # to join blocks would copy all
         for start in range(0, len(self.values), BATCH):
-            vectors, faults = recipe.unit_vectors(self.values[start : start + BATCH], dtype)
+            batch = slice(start, start + BATCH)
+            vectors[batch], faults = recipe.unit_vectors(self.values[batch], dtype)
             for row, fault in enumerate(faults, start=start):
                 if fault:
                     raise DataError(f"{self.table.names[row]}: the vector is all zero; remove this example")
-            parts.append(vectors)
-        return np.concatenate(parts)
+        return vectors
 
     def apply(self, recipe: Recipe, dtype: str) -> ReadSamples:
         """Return the samples as unit vectors, made of raw values by a fitted recipe."""

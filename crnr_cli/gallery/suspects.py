@@ -10,7 +10,7 @@ labels are compared again, by all samples, and a few typical ones to see how far
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -41,6 +41,7 @@ FOLDS = 10
 _NEAREST = 3  # near samples of a class that a sample needs, so that one other outlier in it is not enough
 _FENCE = 1.5  # times the range between the quartiles: the usual fence of a box plot
 _BLOCK = 2**24  # values in the products of one block
+_JUDGED = 2**20  # residuals that are judged at once: with many classes, copies of all take too much memory
 LARGE = 5000  # samples: a gallery with more is large
 NEIGHBORS = 50  # of each sample of a large gallery in the first round
 _AGAIN = 0.1  # of the samples of a large gallery are compared again, at least
@@ -93,13 +94,22 @@ def score_doubts(residuals: Array, class_index: Array, signed: bool) -> tuple[Ar
 
     The score is NaN for samples without an answer.
     """
-    rows = np.arange(len(class_index))
-    others = residuals.astype(np.float64)
-    own = others[rows, class_index].copy()
-    others[rows, class_index] = np.inf
-    best = np.argmin(np.where(np.isnan(others), np.inf, others), axis=1)
-    with np.errstate(over="ignore"):  # where the own class is far better, the score is minus infinity
-        return margins(others[rows, best], own, signed), best
+    scores, best = np.empty(len(class_index)), np.empty(len(class_index), np.int64)
+    for these in _row_slices(residuals):
+        others, own_class = residuals[these].astype(np.float64), class_index[these]
+        rows = np.arange(len(others))
+        own = others[rows, own_class].copy()
+        others[rows, own_class] = np.inf
+        best[these] = np.argmin(np.where(np.isnan(others), np.inf, others), axis=1)
+        with np.errstate(over="ignore"):  # where the own class is far better, the score is minus infinity
+            scores[these] = margins(others[rows, best[these]], own, signed)
+    return scores, best
+
+
+def _row_slices(residuals: Array) -> Iterator[slice]:
+    """Yield slices of rows, few enough that their copies in float64 need little memory."""
+    step = max(1, _JUDGED // residuals.shape[1])
+    return (slice(start, start + step) for start in range(0, len(residuals), step))
 
 
 def residuals_without_doubtful_labels(
@@ -137,11 +147,8 @@ def compare_samples(
     typical = hold_out_few(samples.class_index, min(_TYPICAL, len(score)), folds.copies) & folds.is_held
     is_tested = typical.copy()
     is_tested[order[:count]] = True
-    again = cross_validated_residuals(
-        samples, method, folds, folds.doubtful_mask(samples, is_doubtful), jobs, progress, is_tested
-    )
-    is_tested &= folds.is_held
-    residuals[is_tested] = again[is_tested]
+    ignored = folds.doubtful_mask(samples, is_doubtful)
+    cross_validated_residuals(samples, method, folds, ignored, jobs, progress, is_tested, residuals)
     return Comparison(residuals, typical, NEIGHBORS)
 
 
@@ -189,10 +196,12 @@ def rank_labels(
     rest = np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
     order = [*first, *rest[~is_first[rest]].tolist()]
     count = min(_CANDIDATES, samples.n_classes)
-    known = np.where(np.isnan(residuals), np.inf, residuals)
-    nearest = np.argpartition(known, count - 1, axis=1)[:, :count]
-    by_residual = np.argsort(np.take_along_axis(known, nearest, axis=1), axis=1, kind="stable")
-    best = np.take_along_axis(nearest, by_residual, axis=1)
+    best = np.empty((len(residuals), count), np.int64)
+    for these in _row_slices(residuals):
+        known = np.where(np.isnan(residuals[these]), np.inf, residuals[these])
+        nearest = np.argpartition(known, count - 1, axis=1)[:, :count]
+        by_residual = np.argsort(np.take_along_axis(known, nearest, axis=1), axis=1, kind="stable")
+        best[these] = np.take_along_axis(nearest, by_residual, axis=1)
     return [
         RankedLabel(i)
         if np.isnan(score[i])
@@ -203,7 +212,9 @@ def rank_labels(
 
 def lead(residuals: Array, signed: bool) -> Array:
     """Return (m,): the margin between the best class and the second best."""
-    two = np.partition(residuals.astype(np.float64), 1, axis=1)[:, :2]
+    two = np.empty((len(residuals), 2))
+    for these in _row_slices(residuals):
+        two[these] = np.partition(residuals[these].astype(np.float64), 1, axis=1)[:, :2]
     return margins(two[:, 0], two[:, 1], signed)
 
 
@@ -222,8 +233,9 @@ def find_small_classes(samples: Samples, copies: Array) -> list[tuple[int, int]]
 
 def find_alike_classes(residuals: Array, class_index: Array) -> list[AlikeClasses]:
     """Return pairs of classes that are often confused with each other, the worst first."""
-    answered = ~np.isnan(residuals).any(axis=1)
-    truth, label = class_index[answered], residuals[answered].argmin(axis=1)
+    parts = [~np.isnan(residuals[these]).any(axis=1) for these in _row_slices(residuals)]
+    answered = np.concatenate(parts)
+    truth, label = class_index[answered], residuals.argmin(axis=1)[answered]
     counts = np.bincount(truth, minlength=residuals.shape[1])
     pairs, times = np.unique(np.stack([truth, label])[:, truth != label], axis=1, return_counts=True)
     confused = {(int(a), int(b)): int(n) for (a, b), n in zip(pairs.T, times, strict=True)}
@@ -281,21 +293,23 @@ def cross_validated_residuals(
     jobs: int = 1,
     progress: Progress = silent,
     is_tested: Array | None = None,
+    earlier: Array | None = None,
 ) -> Array:
     """Return (n, K): each sample's residuals by a gallery without its fold; NaN if never held out.
 
     Samples in `ignored_as_samples` are classified, but never used to classify others. With the mask
-    `is_tested`, only its samples are classified. Up to `jobs` folds are
-    classified at the same time, if there is enough memory.
+    `is_tested`, only its samples are classified; `earlier` residuals are overwritten with theirs. Up to
+    `jobs` folds are classified at the same time, if there is enough memory.
     """
-    found = np.full((len(samples.vectors), samples.n_classes), np.nan, dtype=samples.vectors.dtype)
+    shape, dtype = (len(samples.vectors), samples.n_classes), samples.vectors.dtype
+    found = np.full(shape, np.nan, dtype) if earlier is None else earlier
     parts = held_out_residuals(
         samples,
         method,
         folds.fold_of,
         is_tested=is_tested,
         is_trusted=None if ignored_as_samples is None else ~ignored_as_samples,
-        result_bytes=found.nbytes,
+        result_bytes=found.nbytes if earlier is None else 0,
         jobs=jobs,
         progress=partial(progress, "comparing" if ignored_as_samples is None else "comparing again"),
     )

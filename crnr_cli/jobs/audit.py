@@ -143,7 +143,7 @@ def audit(
         known=known,
         n_queries=n_queries,
         n_answered=int(held.sum()),
-        n_wins=int((residuals[held].argmin(axis=1) == samples.class_index[held]).sum()),
+        n_wins=int((residuals.argmin(axis=1) == samples.class_index)[held].sum()),
         folds=FOLDS,
         hashes=gallery.hashes,
         samples=samples,

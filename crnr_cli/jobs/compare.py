@@ -27,7 +27,7 @@ from crnr_cli.gallery.scenes import Leaks, find_candidates
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method, make_method
-from crnr_cli.methods.base import residuals_in_batches
+from crnr_cli.methods.base import ProcessCache, residuals_in_batches
 from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share, join_events
 from crnr_cli.progress import Progress, silent
 from crnr_cli.results.decision import best_classes
@@ -87,7 +87,7 @@ class _Drawn:
     held: list[Array]  # for every draw, a mask of the samples that are held out
     is_tested: Array  # a mask without further copies of a sample
     dtype: str
-    _kept: tuple[int, Split] | None = None
+    _made: ProcessCache = field(default_factory=ProcessCache, compare=False, repr=False)
 
     @property
     def n_held(self) -> int:
@@ -95,11 +95,12 @@ class _Drawn:
         return int(self.held[0].sum())
 
     def split(self, draw: int) -> Split:
-        """Return a split, cached until another one is needed; test samples never fit the recipe."""
-        kept = self._kept  # read once, because the threads of a worker share this object
-        if kept is None or kept[0] != draw:
-            kept = self._kept = (draw, self._make_split(self.held[draw]))
-        return kept[1]
+        """Return a split, cached until another one is needed; test samples never fit the recipe.
+
+        The threads of a worker share this object, and wait for one of them to make the split.
+        """
+        held = self.held[draw]
+        return self._made.compute_once(held, lambda: self._make_split(held))
 
     def _make_split(self, held: Array) -> Split:
         recipe = self.gallery.recipe.fit(self.gallery.values[~held], self.class_index[~held])

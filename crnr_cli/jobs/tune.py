@@ -26,14 +26,14 @@ from crnr_cli.gallery.fit import (
     suit_to_vectors,
     write_gallery,
 )
+from crnr_cli.gallery.folded import FoldedSamples, StepSettings, VectorRecipe, fit_recipe
 from crnr_cli.gallery.reading import Grid, extractors_for_grid
-from crnr_cli.gallery.samples import BATCH, Reading, ReadSamples, Report, read_raw_by_all
+from crnr_cli.gallery.samples import Reading, ReadSamples, Report, read_raw_by_all
 from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
-from crnr_cli.methods import METHODS, Method, Samples, make_method
-from crnr_cli.methods.base import ProcessCache, winners_after
+from crnr_cli.methods import METHODS, Method, make_method
+from crnr_cli.methods.base import winners_after
 from crnr_cli.methods.folds import (
-    Fold,
     first_of_copies_mask,
     group_copies,
     hold_out_few,
@@ -42,7 +42,6 @@ from crnr_cli.methods.folds import (
 )
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
-from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
 from crnr_cli.recipe.steps import grid_of
 from crnr_cli.results.scores import wilson_interval
@@ -63,7 +62,6 @@ _HELD_OUT = 4000  # samples in the single hold-out of a large gallery
 _ITERATIONS = (2, 3, 5, 8, 12, 20)
 _CODES = 2**27  # about how many bytes the codes of a batch take while methods are tried
 DEFAULT = Crnr()  # lam 0.01, mu 0.1, 5 iterations
-StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name
 
 
 @dataclass(frozen=True)
@@ -104,56 +102,6 @@ class TuneReport(Report):
     built: BuildReport | None = None
 
 
-@dataclass
-class FoldedSamples:
-    """The raw samples, the fold of each, and the recipes for their unit vectors.
-
-    There may be a million samples: a fold is made batch by batch, and once for all threads.
-    """
-
-    raw: list[Array]  # by every extractor, in the order of the source
-    order: Array  # the places of the samples in the source, sorted by class
-    recipes: list[Recipe]  # without steps, for every extractor
-    class_index: Array  # sorted
-    fold_of: Array
-    is_tested: Array  # a mask without further copies of a sample
-    dtype: str
-    _kept: tuple[VectorRecipe, dict[int, ProcessCache]] | None = None  # the folds made by one recipe
-
-    @property
-    def count(self) -> int:
-        return int(self.fold_of.max()) + 1
-
-    def fold(self, vectors: VectorRecipe, number: int) -> Fold:
-        """Return a fold as unit vectors, cached per recipe, because all methods share its products."""
-        kept = self._kept  # read once, because the threads of a worker share this object
-        if kept is None or kept[0] != vectors:
-            kept = self._kept = (vectors, {})
-        folds = kept[1]
-        cache = folds.setdefault(number, ProcessCache())
-        return cache.compute_once(folds, lambda: self._make_fold(vectors, number))
-
-    def _make_fold(self, how: VectorRecipe, number: int) -> Fold:
-        is_held, raw = self.fold_of == number, self.raw[how.number]
-        unfitted = self.recipes[how.number].with_settings(dict(how.steps))
-        recipe = unfitted
-        if not unfitted.is_fitted:
-            recipe = unfitted.fit(raw[self.order[~is_held]], self.class_index[~is_held])
-        is_query = is_held & self.is_tested
-        kept, queries = (self._unit_vectors(recipe, raw, mask) for mask in (~is_held, is_query))
-        samples = Samples.of(kept, self.class_index[~is_held], recipe.part_edges)
-        return Fold(samples, queries, self.class_index[is_query])
-
-    def _unit_vectors(self, recipe: Recipe, raw: Array, mask: Array) -> Array:
-        """Return the unit vectors of the samples of a mask, without a copy of all raw values."""
-        rows = self.order[mask]
-        vectors = np.empty((len(rows), recipe.n_outputs), self.dtype)
-        for start in range(0, len(rows), BATCH):
-            batch = slice(start, start + BATCH)
-            vectors[batch] = recipe.unit_vectors(raw[rows[batch]], self.dtype)[0]
-        return vectors
-
-
 @dataclass(frozen=True)
 class Pass:
     """One piece of work: a method on one fold of one recipe."""
@@ -178,8 +126,13 @@ def tune(
     if output:
         refuse_other_ending(output)
     read = read_raw_by_all(source, options.reading, progress, options.grids())
+    del source  # it may hold all features, of which there is a copy now
     report = tune_samples(read, options, progress, workers)
-    return replace(report, built=_build(read, report, options, output, started) if output else None)
+    if not output:
+        return report
+    chosen = _apply(read, report.chosen.setting.vectors, options.reading.dtype)
+    del read  # the vectors take as much memory
+    return replace(report, built=_build(chosen, report.chosen.setting.method, output, started))
 
 
 def tune_samples(
@@ -209,11 +162,11 @@ def tune_samples(
         options.reading.dtype,
     )
     neighbors = options.neighbors or _neighbors(len(class_index))
-    _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), neighbors)
     recipes, notes = _recipes(samples, options)
     default = make_method(DEFAULT.name, DEFAULT.parameters | {"neighbors": neighbors[0]})
     default = suit_to_vectors(default, raw.recipe.with_settings(dict(recipes[0].steps)), ())
     methods = _methods(options.methods, neighbors, default.parameters["mu"])
+    _refuse_too_large(samples, min(samples.count, pieces_at_once(options.reading.n_jobs)), methods)
     trials: list[Trial] = []
     right: list[Array] = []  # of the folds so far
     passes = _passes(recipes, methods, samples.count, options.budget)
@@ -339,8 +292,8 @@ def _passes(
 
 def _find_right_answers(samples: FoldedSamples, this: Pass) -> Array:
     """Return (variants, queries): which of the held-out samples each variant labels correctly."""
-    fold = samples.fold(this.vectors, this.fold)
-    right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
+    with samples.fold(this.vectors, this.fold) as fold:
+        right: Array = winners_after(this.method, fold, _ITERATIONS) == fold.truth
     return right
 
 
@@ -370,20 +323,21 @@ def _fold_count(class_index: Array, wanted: int) -> int:
     return min(wanted, largest)
 
 
-def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[int]) -> None:
+def _refuse_too_large(samples: FoldedSamples, at_once: int, methods: Sequence[Method]) -> None:
     """Raise DataError if the folds need too much memory.
 
     Every fold keeps its unit vectors and, if samples are few, the products of all pairs of them. Each of the
-    passes that run at once also needs a factor, unless it uses neighbours, and some codes.
+    passes that run at once also needs some codes and, unless it uses neighbours, copies and a factor.
     """
     n, folds, itemsize = len(samples.class_index), samples.count, np.dtype(samples.dtype).itemsize
     d = max(raw.shape[1] for raw in samples.raw)
     n_kept = int((samples.fold_of != 0).sum())
     vectors = n * d * itemsize
     products, factor = (8 * n_kept**2, 4 * 8 * n_kept**2) if n_kept <= 2 * d else (0, 3 * 8 * n_kept * d)
-    if 0 not in neighbors:
-        products, factor = 0, 0
-    needed = folds * (vectors + products) + at_once * (2 * vectors + factor + _CODES)
+    of_pass = 2 * vectors + factor
+    if all(method.needs_few_samples for method in methods):
+        products, of_pass = 0, 0
+    needed = folds * (vectors + products) + at_once * (of_pass + _CODES)
     memory.require_memory(
         needed,
         f"tuning on {format_count(n, 'example')} with {format_count(d, 'feature')} each",
@@ -391,44 +345,22 @@ def _refuse_too_large(samples: FoldedSamples, at_once: int, neighbors: Sequence[
     )
 
 
-def _build(
-    read: Sequence[ReadSamples], report: TuneReport, options: TuneOptions, output: Path, started: float
-) -> BuildReport:
-    """Build the gallery from the values that were read for tuning, so nothing is read twice."""
-    setting = report.chosen.setting
-    raw = read[setting.vectors.number]
-    unfitted = raw.recipe.with_settings(dict(setting.vectors.steps))
-    recipe = unfitted.fit(raw.values, raw.class_index())
-    gallery, notes = make_gallery(raw.apply(recipe, options.reading.dtype), setting.method)
+def _apply(read: Sequence[ReadSamples], how: VectorRecipe, dtype: str) -> ReadSamples:
+    """Return the unit vectors of the values that were read for tuning, so nothing is read twice."""
+    raw = read[how.number]
+    recipe = fit_recipe(raw.recipe.with_settings(dict(how.steps)), raw.values, raw.class_index())
+    return raw.apply(recipe, dtype)
+
+
+def _build(chosen: ReadSamples, method: Method, output: Path, started: float) -> BuildReport:
+    gallery, notes = make_gallery(chosen, method)
     return BuildReport(
         gallery=gallery,
         file_bytes=write_gallery(gallery, output),
         seconds=time.perf_counter() - started,
-        left_out=raw.left_out,
-        notes=raw.notes + notes,
+        left_out=chosen.left_out,
+        notes=chosen.notes + notes,
     )
-
-
-@dataclass(frozen=True)
-class VectorRecipe:
-    """The extractor and steps that turn samples into vectors."""
-
-    number: int  # of the extractor, among those to try
-    extractor: Extractor | None  # None: samples are features
-    steps: StepSettings
-
-    def parameters(self) -> dict[str, Any]:
-        return {**(self.extractor.tunable_settings() if self.extractor else {}), **dict(self.steps)}
-
-    def describe(self) -> str:
-        """Describe only the differences between the settings to try."""
-        steps = [step.describe() for step in make_steps(dict(self.steps))]
-        if self.extractor is None:
-            return ", ".join(steps)
-        name, *others = self.extractor.tunable_settings().items()
-        chosen = [Path(str(name[1])).name]
-        chosen += [option if value is True else f"{option} {value}" for option, value in others]
-        return ", ".join([*chosen, *steps])
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class ProcessCache:
             return made
 
     def of_part(self, number: int) -> ProcessCache:
-        """Return the cache for one part of the samples."""
+        """Return the cache for one part, by its number."""
         with self._lock:
             return self._of_parts.setdefault(number, ProcessCache())
 
@@ -142,12 +142,16 @@ class Split:
 
     samples: Samples
     queries: Array
+    _nearest: ProcessCache = field(default_factory=ProcessCache, init=False, compare=False, repr=False)
 
-    @cached_property
+    @property
     def parts(self) -> list[Split]:
         """A split for each part of the vectors; only this one if there are no parts."""
-        if self.samples.parts is None:
-            return [self]
+        # Not cached: a split that refers to itself would stay in memory until Python looks for cycles.
+        return [self] if self.samples.parts is None else self._parts
+
+    @cached_property
+    def _parts(self) -> list[Split]:
         return [
             Split(self.samples.part(number), np.ascontiguousarray(self.samples.part_of(self.queries, number)))
             for number in range(self.samples.n_parts)
@@ -171,15 +175,15 @@ class Split:
         return self.samples.vectors @ self.queries.T
 
     def find_nearest(self, count: int) -> Array:
-        """Return (m, count): the places of each query's nearest samples, searched once for all settings."""
-        most = max(count, _SEARCHED)
-        if most not in self._found:
-            self._found[most] = find_nearest(self.samples.vectors.T, self.queries.T, most)
-        return self._found[most][:, :count]
+        """Return (m, count): the places of each query's nearest samples, searched once for all settings.
 
-    @cached_property
-    def _found(self) -> dict[int, Array]:
-        return {}
+        Threads that try settings at the same time wait for one search.
+        """
+        most = max(count, _SEARCHED)
+        found = self._nearest.of_part(most).compute_once(
+            self.samples, lambda: find_nearest(self.samples.vectors.T, self.queries.T, most)
+        )
+        return found[:, :count]
 
 
 class Method(ABC):

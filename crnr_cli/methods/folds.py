@@ -142,9 +142,8 @@ def hold_out_few(class_index: Array, count: int, copies: Array, seed: int = 0) -
     taken = shuffled[((np.arange(count) + rng.random()) * n / count).astype(np.int64)]
     held: Array = np.isin(copies, copies[taken])
     left = np.bincount(class_index[~held], minlength=int(class_index.max()) + 1)
-    for k in np.flatnonzero(left == 0):
-        held[copies == copies[np.flatnonzero(class_index == k)[0]]] = False
-    return held
+    firsts = np.searchsorted(class_index, np.flatnonzero(left == 0))
+    return held & ~np.isin(copies, copies[firsts])
 
 
 @dataclass(frozen=True)

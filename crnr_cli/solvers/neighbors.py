@@ -11,6 +11,7 @@ from crnr_cli.arrays import Array
 
 _BLOCK = 8192  # samples compared with all queries of a batch at once
 _BATCH = 512  # queries compared at once: with a block, the products take 16 MB
+_MERGED = 2**18  # products of a block that are merged at once with the largest so far: they take 20 MB
 # Candidates beyond the wanted neighbours; only large groups of equally near samples need more.
 _SPARE = 16
 
@@ -94,23 +95,35 @@ def _candidates(X: Array, Y: Array, count: int) -> tuple[Array, Array]:
             best[:] = np.take_along_axis(first, places, axis=1)
             continue
         # After a few blocks, hardly any product exceeds the smallest kept one.
-        np.greater(products, best.min(axis=1), out=larger[: len(products)])
-        samples, queries = np.divmod(np.flatnonzero(larger[: len(products)]), len(Y))
-        if not len(queries):
+        here = np.greater(products, best.min(axis=1), out=larger[: len(products)])
+        if not (n_larger := int(np.count_nonzero(here))):
             continue
-        order = np.argsort(queries, kind="stable")
-        samples, queries = samples[order], queries[order]
-        changed, counts = np.unique(queries, return_counts=True)
-        firsts = np.repeat(np.cumsum(counts) - counts, counts)
-        where = np.repeat(np.arange(len(changed)), counts), count + np.arange(len(queries)) - firsts
-        values = np.full((len(changed), count + int(counts.max())), -np.inf, dtype=X.dtype)
-        those = np.zeros(values.shape, dtype=np.int64)
-        values[:, :count], those[:, :count] = best[changed], places[changed]
-        values[where], those[where] = products[samples, queries], start + samples
-        kept = np.argpartition(values, -count, axis=1)[:, -count:]
-        best[changed] = np.take_along_axis(values, kept, axis=1)
-        places[changed] = np.take_along_axis(those, kept, axis=1)
+        # In samples sorted by class, most products of a block may be larger: they are merged in parts.
+        step = max(1, len(Y) * _MERGED // n_larger)
+        for query in range(0, len(Y), step):
+            these = slice(query, query + step)
+            _merge(products[:, these], here[:, these], start, best[these], places[these])
     return places, best.min(axis=1)
+
+
+def _merge(products: Array, larger: Array, start: int, best: Array, places: Array) -> None:
+    """Replace the smallest kept products, and their places, by larger ones of the block at `start`."""
+    count = best.shape[1]
+    samples, queries = np.divmod(np.flatnonzero(larger), larger.shape[1])
+    if not len(queries):
+        return
+    order = np.argsort(queries, kind="stable")
+    samples, queries = samples[order], queries[order]
+    changed, counts = np.unique(queries, return_counts=True)
+    firsts = np.repeat(np.cumsum(counts) - counts, counts)
+    where = np.repeat(np.arange(len(changed)), counts), count + np.arange(len(queries)) - firsts
+    values = np.full((len(changed), count + int(counts.max())), -np.inf, dtype=best.dtype)
+    those = np.zeros(values.shape, dtype=np.int64)
+    values[:, :count], those[:, :count] = best[changed], places[changed]
+    values[where], those[where] = products[samples, queries], start + samples
+    kept = np.argpartition(values, -count, axis=1)[:, -count:]
+    best[changed] = np.take_along_axis(values, kept, axis=1)
+    places[changed] = np.take_along_axis(those, kept, axis=1)
 
 
 def _find_among_equals(X: Array, y: Array, bound: float, count: int) -> Array:

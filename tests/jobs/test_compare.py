@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import sleep
 from typing import Any
 from unicodedata import normalize
 
@@ -19,7 +20,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.samples import Reading
 from crnr_cli.jobs import compare as compare_job
 from crnr_cli.jobs.compare import CompareOptions, compare
-from crnr_cli.methods import METHODS, make_method
+from crnr_cli.methods import METHODS, Split, make_method
 from crnr_cli.methods.folds import hold_out_share
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca
@@ -186,6 +187,23 @@ def test_pca_never_sees_the_samples_held_out(
     assert len(fitted) == len(tested) == 3
     for raw, held in zip(fitted, tested, strict=True):
         np.testing.assert_array_equal(raw, whole[~held])
+
+
+def test_threads_make_each_split_once(data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, every thread would hold its own copy of the features."""
+    made: list[Array] = []
+    make = compare_job._Drawn._make_split
+
+    def count(self: compare_job._Drawn, held: Array) -> Split:
+        made.append(held)
+        sleep(0.05)  # the others ask in the meantime
+        return make(self, held)
+
+    monkeypatch.setattr(compare_job._Drawn, "_make_split", count)
+    monkeypatch.setattr("crnr_cli.gallery.workers.pieces_at_once", lambda jobs: 3)
+    options = CompareOptions(methods=["nn", "crc", "nrc"], draws=1)
+    assert len(compare([str(data[0])], options).results) == 3
+    assert len(made) == 1
 
 
 def test_the_seed_makes_the_draw(data: tuple[Path, Path]) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import sleep
 
 import h5py
 import numpy as np
 import pytest
 
 from crnr_cli.gallery.file import load_gallery
+from crnr_cli.gallery.folded import FoldedSamples, VectorRecipe
 from crnr_cli.jobs import tune as job
-from crnr_cli.jobs.tune import Setting, Trial, VectorRecipe, choose
+from crnr_cli.jobs.tune import Setting, Trial, choose
 from crnr_cli.methods import Method
-from crnr_cli.methods.folds import Fold
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.system.extras import describe_missing
@@ -78,53 +76,6 @@ def test_another_method_must_beat_all_of_crnr() -> None:
     assert choose([paper, crnr, trial(setting(Nrc(), 1.0), 340)], paper) is crnr
     better = trial(setting(Nrc(), 1.0), 380)
     assert choose([paper, crnr, better], paper) is better
-
-
-def test_principal_axes_are_fitted_without_held_out_samples() -> None:
-    raw = np.random.default_rng(0).normal(size=(12, 5))
-    class_index, fold_of = np.repeat([0, 1], 6), np.arange(12) % 3
-    order = np.random.default_rng(1).permutation(12)  # the source is in any order
-    in_source = np.empty_like(raw)
-    in_source[order] = raw
-    samples = job.FoldedSamples(
-        [in_source], order, [Recipe(5)], class_index, fold_of, np.full(12, True), "float64"
-    )
-    fold = samples.fold(VectorRecipe(0, None, (("power", 1.0), ("pca", 2))), 1)
-    kept = raw[fold_of != 1]
-    _, _, rows = np.linalg.svd(kept - kept.mean(axis=0))
-    projected = raw[fold_of == 1] @ rows[:2].T
-    projected /= np.linalg.norm(projected, axis=1, keepdims=True)
-    np.testing.assert_allclose(np.abs(fold.queries), np.abs(projected), rtol=1e-9)
-
-
-def test_threads_share_a_fold_that_is_made_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million samples must not be in memory several times: no thread makes a fold that another makes."""
-    raw = np.random.default_rng(0).normal(size=(50, 4))
-    order, class_index, fold_of = np.arange(50)[::-1], np.repeat([0, 1], 25), np.arange(50) % 5
-    samples = job.FoldedSamples(
-        [raw], order, [Recipe(4)], class_index, fold_of, np.arange(50) % 7 > 0, "float64"
-    )
-    monkeypatch.setattr(job, "BATCH", 6)
-    made: list[int] = []
-    make = job.FoldedSamples._make_fold
-
-    def count(self: job.FoldedSamples, how: VectorRecipe, number: int) -> Fold:
-        made.append(number)
-        sleep(0.05)  # the others ask in the meantime
-        return make(self, how, number)
-
-    monkeypatch.setattr(job.FoldedSamples, "_make_fold", count)
-    how = VectorRecipe(0, None, (("power", 1.0),))
-    with ThreadPoolExecutor(4) as threads:
-        folds = list(threads.map(lambda _: samples.fold(how, 2), range(4)))
-    assert made == [2]
-    assert all(fold is folds[0] for fold in folds)
-    unit = raw[order] / np.linalg.norm(raw[order], axis=1, keepdims=True)
-    tested = (fold_of == 2) & (np.arange(50) % 7 > 0)
-    np.testing.assert_allclose(folds[0].samples.vectors, unit[fold_of != 2], rtol=1e-12)
-    np.testing.assert_allclose(folds[0].queries, unit[tested], rtol=1e-12)
-    assert folds[0].truth.tolist() == class_index[tested].tolist()
-    assert folds[0].samples.class_index.tolist() == class_index[fold_of != 2].tolist()
 
 
 @pytest.fixture
@@ -230,7 +181,7 @@ def test_a_budget_for_three_methods_reaches_every_power(
     monkeypatch.setattr(job.time, "perf_counter", lambda: now)
     raw = np.ones((1010, 2))
     order, nothing = np.arange(1010), np.zeros(1010)
-    samples = job.FoldedSamples([raw], order, [Recipe(2)], nothing, nothing, raw[:, 0] > 0, "float32")
+    samples = FoldedSamples([raw], order, [Recipe(2)], nothing, nothing, raw[:, 0] > 0, "float32")
     recipes, notes = job._recipes(samples, job.TuneOptions())
     assert notes == []
     methods = job._methods((), job._neighbors(1010))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -304,6 +306,23 @@ def test_all_numbers_of_neighbours_that_tune_tries_are_searched_once(monkeypatch
         np.testing.assert_array_equal(split.find_nearest(count), ranked[:, :count])
     assert len(searches) == 1
     np.testing.assert_array_equal(split.find_nearest(240), ranked[:, :240])
+
+
+def test_threads_wait_for_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, queries, _ = problem(sizes=(150, 100))
+    searches: list[int] = []
+
+    def search(X: Array, Y: Array, count: int) -> Array:
+        searches.append(count)
+        sleep(0.05)  # the others ask in the meantime
+        return find_nearest(X, Y, count)
+
+    monkeypatch.setattr("crnr_cli.methods.base.find_nearest", search)
+    split = Split(samples, queries)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(split.find_nearest, (50, 100, 50, 100)))
+    assert len(searches) == 1
+    np.testing.assert_array_equal(found[0], find_nearest(samples.vectors.T, queries.T, 50))
 
 
 SHAPES = [([10] * 10, 400), ([40] * 30, 50), ([400] * 5, 50)]

@@ -29,6 +29,7 @@ def test_find_nearest_matches_a_full_sort(n: int, m: int, count: int, seed: int)
     X, Y = unit(rng, n, 7), unit(rng, m, 7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BLOCK", 64)  # several blocks, and a last one that is shorter
+        patch.setattr(module, "_MERGED", 100)  # several parts of a block
         found = find_nearest(X.T, Y.T, count)
     np.testing.assert_array_equal(found, by_sorting(X, Y, count))
 
@@ -87,3 +88,20 @@ def test_the_memory_of_a_search_does_not_grow_with_the_samples() -> None:
     assert peak < all_products
     assert search_bytes(40_000, 300) == search_bytes(10**9, 300)
     assert peak < 2 * search_bytes(40_000, 300)
+
+
+def test_the_memory_of_a_search_does_not_grow_where_each_block_is_nearer_than_the_last() -> None:
+    """Samples are sorted by class: queries of the last class are near to nearly all of its block."""
+    rng = np.random.default_rng(3)
+    shifts = np.repeat([[0.0], [1.0], [2.0]], 8192, axis=0)
+    X = rng.normal(size=(3 * 8192, 8)) + 5 * shifts
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    Y = X[-512:]
+    tracemalloc.start()
+    try:
+        found = find_nearest(X.T, Y.T, 50)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found[::64], by_sorting(X, Y[::64], 50))
+    assert peak < 6 * 4 * 8192 * 512  # the products of a block, in float32
