@@ -421,9 +421,13 @@ def _protect(handle: int, target: Path, *, being_written: bool) -> None:
 def _refuse_open(target: Path, path: Path) -> None:
     """Refuse, on Windows, a file that another program has open: it could not be replaced in the end."""
     if not descriptors.MAY_REPLACE_OPEN:
-        with contextlib.suppress(FileNotFoundError, FileExistsError):
+        try:
             # This changes nothing, but needs the same permission from the program that has the file open.
             _retry_while_open(lambda: os.rename(target, target), path)  # noqa: PTH104
+        except (FileNotFoundError, FileExistsError):
+            pass
+        except OSError as e:
+            raise OutputError(f"{path}: cannot be replaced ({e.strerror})") from e
 
 
 def _retry_while_open(action: Callable[[], object], path: Path) -> None:
