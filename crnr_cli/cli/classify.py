@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import ClassifyReport, Gone
@@ -166,7 +165,7 @@ def _refuse_outputs(sources: list[str], path: str) -> None:
     """Refuse a missing predictions file among several sources: -o was forgotten."""
     for name in sources[1:] if path == "-" else ():
         if name.lower().endswith(ENDINGS) and not os.path.lexists(name):
-            command = f"-o {shlex.quote(name)}"
+            command = f"-o {quote_word(name)}"
             raise DataError(f"{name}: no such file or folder; to write the labels there, use `{command}`")
 
 

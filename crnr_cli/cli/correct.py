@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say_some, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PrintOptions
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.correct import Plan
@@ -107,4 +106,4 @@ def _say_moves(moves: SortReport, *, dry_run: bool) -> None:
     files = format_count(moves.count(moves.how), "file")
     say(f"{files} would be moved" if dry_run else f"{files} moved")
     if moves.list:
-        say(f"to undo the moves: crnr sort --undo {shlex.quote(str(moves.list))}")
+        say(f"to undo the moves: crnr sort --undo {quote_word(str(moves.list))}")

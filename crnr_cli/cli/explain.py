@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
 from crnr_cli.cli.parsing import METHOD, HiddenNames
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.report.names import describe_doubt, describe_place, describe_rest, describe_set, describe_tally
-from crnr_cli.wording import format_count, has_or_have
+from crnr_cli.wording import format_count, has_or_have, join_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +94,7 @@ def _refuse_more(context: typer.Context, words: list[str]) -> None:
     if len(galleries) != 1:
         context.fail(f"explain takes one query, but {len(words)} were given; run it once for each of them")
     query = next(word for word in words if word not in galleries)
-    command = shlex.join(["crnr", "explain", query, "--gallery", *galleries])
+    command = join_command(["crnr", "explain", query, "--gallery", *galleries])
     context.fail(f"explain takes one query, and the gallery as an option: `{command}`")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crnr_cli.cli.console import EarlyNotes, print_csv, print_json, say, say_left_out, say_notes, say_some
 from crnr_cli.cli.options import GALLERY
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, join_command, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.cli.options import PrintOptions
@@ -90,7 +89,7 @@ class Replaced:
         new = GallerySummary.of(gallery)
         self._say_lost_examples(new)
         where = [] if self._path == GALLERY else ["-o", str(self._path)]
-        keep = f"next time use `crnr build {shlex.join([*sources, '--update', *where])}` to keep"
+        keep = f"next time use `crnr build {join_command([*sources, '--update', *where])}` to keep"
         if forgotten := count_decisions([*Cleaning(self._old.cleaning)]):
             say(f"note: the cleaning of the previous gallery is lost: {forgotten}; {keep} it")
         different = {
@@ -125,7 +124,7 @@ class Replaced:
             say(f"note: {format_count(len(moved), 'example')} {was} moved, such as {name}, now {place}")
         if dropped:
             were = "was" if len(dropped) == 1 else "were"
-            again = f"crnr add {shlex.quote(str(self._path))}"
+            again = f"crnr add {quote_word(str(self._path))}"
             say(
                 f"note: {format_count(len(dropped), 'example')} of the previous gallery {were} dropped, "
                 f"such as {dropped[0]}; to add files again, use `{again} FILES --class NAME` or "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
 from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.entries import Unwanted
@@ -71,7 +70,7 @@ def remove(
         say_separators(marked)
         if marked and (count := count_corrected(marked)):
             have = "row has" if count == 1 else "rows have"
-            command = f"crnr correct {shlex.quote(str(gallery))} {shlex.quote(str(marked))}"
+            command = f"crnr correct {quote_word(str(gallery))} {quote_word(str(marked))}"
             say(
                 f"note: {marked}: {count} {have} a corrected class, which `{command}` applies", style="yellow"
             )

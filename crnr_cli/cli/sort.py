@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, is_or_are
+from crnr_cli.wording import format_count, is_or_are, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.sorting.plan import SortReport
@@ -148,7 +147,7 @@ def _say(report: SortReport, folder: str, dry_run: bool) -> None:
         return
     into = format_count(len(report.folders), "folder")
     say(f"{folder}: {format_count(done, 'file')} {_DONE[report.how]} into {into}{already}")
-    say(f"to undo it: crnr sort --undo {shlex.quote(str(report.list))}")
+    say(f"to undo it: crnr sort --undo {quote_word(str(report.list))}")
 
 
 def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, output: PrintOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +22,7 @@ from crnr_cli.cli.options import (
 )
 from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, is_or_are
+from crnr_cli.wording import format_count, is_or_are, join_command
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.split import SplitReport
@@ -195,5 +194,5 @@ def _say(report: SplitReport, gallery: str, queries: str, dry_run: bool) -> None
     say(f"{format_count(done, 'file')} {would}{_DONE[report.how]}{already}")
     if not dry_run:
         what = "near duplicates" if report.similar is None else "images of the same scene"
-        command = shlex.join(["crnr", "audit", str(gallery), "--queries", str(queries)])
+        command = join_command(["crnr", "audit", str(gallery), "--queries", str(queries)])
         say(f"to find {what} on both sides: {command}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ from crnr_cli.cli.console import note_separators, print_csv, print_json, say, sa
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PrintOptions, ReviewedLabels
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tag import TagReport
@@ -136,7 +135,7 @@ def _say(report: TagReport, dry_run: bool) -> None:
     counts = f"{format_count(new, 'new sidecar')}, {format_count(changed, 'changed sidecar')}{already}"
     say(f"planned: {counts}" if dry_run else counts)
     if report.list:
-        say(f"to undo it: crnr tag --undo {shlex.quote(_shown(report.list))}")
+        say(f"to undo it: crnr tag --undo {quote_word(_shown(report.list))}")
 
 
 def _undo(path: Path, below: list[Path], error_handling: ErrorHandlingOptions, output: PrintOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +31,7 @@ from crnr_cli.cli.recipe_options import PreprocessingOptions, TriedSteps, Vector
 from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.formats import is_table
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, join_command
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -327,7 +326,7 @@ def _explain_choice(report: TuneReport, path: Path | None, reading: list[str]) -
     if path and report.built:
         say(f"{path}: built with {flags}; {report.seconds:.1f} s")
     else:
-        say(f"to build a gallery with it: crnr build {shlex.join(reading)} {flags}")
+        say(f"to build a gallery with it: crnr build {join_command(reading)} {flags}")
 
 
 def _draw(report: TuneReport, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import print_json, say, say_some
 from crnr_cli.cli.options import ContentOptions, PrintOptions
 from crnr_cli.cli.parsing import HiddenNames
-from crnr_cli.wording import format_count, has_or_have, is_or_are
+from crnr_cli.wording import format_count, has_or_have, is_or_are, join_command
 
 
 @make_command
@@ -57,7 +56,8 @@ def verify(
         raise DataError(
             f"{gallery}: {len(report.changed)} of {examples} {has_or_have(len(report.changed))} changed and "
             f"{len(report.missing)} {is_or_are(len(report.missing))} missing in {sources}; if the gallery "
-            f"has no other sources, update it with `crnr build {shlex.join(source or [])} --update`{removes}"
+            "has no other sources, update it with "
+            f"`crnr build {join_command(source or [])} --update`{removes}"
         )
     if not output.quiet:
         compared = ", all the same as in the sources" if source else ""

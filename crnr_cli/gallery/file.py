@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
 from crnr_cli.system.names import stat_or_none
+from crnr_cli.wording import quote_word
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"
@@ -120,7 +120,7 @@ def missing_error(path: Path) -> GalleryError:
     """Return the error for a gallery that does not exist, with a command that `crnr build` accepts."""
     name = path.with_suffix(".h5") if path.suffix.lower() in _OTHER_ENDINGS else path
     it = "it" if name == path else "one"
-    command = f"crnr build FOLDER -o {shlex.quote(str(name))}"
+    command = f"crnr build FOLDER -o {quote_word(str(name))}"
     return GalleryError(f"{path}: no such gallery; create {it} with `{command}`")
 
 

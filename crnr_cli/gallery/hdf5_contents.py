@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import shlex
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
 from crnr_cli.sources.formats.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 from crnr_cli.system.cores import available_cores, run_side_by_side
+from crnr_cli.wording import quote_word
 
 FORMAT = "crnr-gallery"
 NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)
@@ -114,7 +114,7 @@ def read_content(path: Path, wanted: Container[str] | None = None, *, may_map: b
             if kind == FEATURES.encode():
                 raise GalleryError(
                     f"{path}: contains features, written by `crnr extract`, and is not a gallery; "
-                    f"build one from it with `crnr build {shlex.quote(str(path))}`"
+                    f"build one from it with `crnr build {quote_word(str(path))}`"
                 )
             if kind != FORMAT.encode():
                 raise NotAGalleryError(f"{path}: not a gallery; create one with `crnr build`")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -38,7 +37,7 @@ from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 from crnr_cli.system.memory import room_for
 from crnr_cli.system.names import Spellings
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import Note, format_count
+from crnr_cli.wording import Note, format_count, quote_word
 
 if TYPE_CHECKING:
     from crnr_cli.results.events import EventOptions
@@ -319,7 +318,7 @@ def open_queries(
 def check_queries(source: Source, gallery: FittedGallery, path: Path | str = "the gallery") -> Source:
     """Return the queries as the gallery sees them; those that it cannot classify are refused."""
     if len(gallery.classes) < 2:
-        name = shlex.quote(str(path)) if isinstance(path, Path) else "GALLERY"
+        name = quote_word(str(path)) if isinstance(path, Path) else "GALLERY"
         command = f"crnr add {name} FOLDER --class NAME"
         raise GalleryError(
             f"{path}: has only one class, {gallery.classes[0]}; add examples of another class with "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,7 +24,7 @@ from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.recipe.steps import Parts, grid_of
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.wording import Note, format_count, kind_in_words
+from crnr_cli.wording import Note, format_count, join_command, kind_in_words
 
 _LOOKED_AT = 100  # images, evenly spread over the source, to test whether they are in colour
 _SMALL = (32, 32)
@@ -263,7 +262,7 @@ def refuse_mismatch(source: Source, recipe: Recipe, gallery: Path | str = "the g
     if known and not is_same(known.extractor, recipe.extractor):
         file = source.recipes[0][0]
         like = str(gallery) if isinstance(gallery, Path) else "GALLERY"
-        again = f"crnr extract IMAGES {shlex.join(['--like', like, '-o', str(file)])}"
+        again = f"crnr extract IMAGES {join_command(['--like', like, '-o', str(file)])}"
         raise DataError(
             f"{file}: its features come from another extractor than the features of "
             f"{gallery} ({describe_difference(known.extractor, recipe.extractor)}); extract them again "

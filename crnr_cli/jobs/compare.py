@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +33,7 @@ from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.opening import open_examples
-from crnr_cli.wording import Note
+from crnr_cli.wording import Note, join_command
 
 
 @dataclass(frozen=True)
@@ -261,7 +260,7 @@ def _note_leaks(
     leaks.compare_images(gallery, DecoderPool(options.reading.jobs), options.reading.max_pixels)
     if leaks.pairs:
         of_test = (part for name in options.test or () for part in ("--queries", name))
-        remedy = shlex.join(["crnr", "audit", *names, *of_test])
+        remedy = join_command(["crnr", "audit", *names, *of_test])
         same = ", with the same extractor options" if options.reading.extractor.was_given else ""
         notes.append(Note("leaks", leaks.describe(n_queries, remedy) + same))
     return notes

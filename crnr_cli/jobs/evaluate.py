@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -47,7 +46,7 @@ from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.names import normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
-from crnr_cli.wording import Note, format_count
+from crnr_cli.wording import Note, format_count, join_command
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.events import EventRows
@@ -217,7 +216,7 @@ def _spell_audit(gallery_path: Path, names: Sequence[str], options: QueryOptions
     """Return the command that lists queries similar to examples."""
     queries = (part for name in names for part in ("--queries", name))
     boxes = ["--boxes", str(options.boxes.path)] if options.boxes else []
-    return shlex.join(["crnr", "audit", str(gallery_path), *queries, *boxes])
+    return join_command(["crnr", "audit", str(gallery_path), *queries, *boxes])
 
 
 def _name_table(options: QueryOptions) -> str:

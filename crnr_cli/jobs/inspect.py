@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from crnr_cli.sources.formats import Keys, is_table, reader_of
 from crnr_cli.sources.formats.choice import FoundArray, choose_arrays, list_arrays
 from crnr_cli.sources.formats.hdf5 import declares_gallery
 from crnr_cli.system.names import stat_or_none
-from crnr_cli.wording import Note
+from crnr_cli.wording import Note, quote_word
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def inspect(path: Path) -> FileReport:
     )
     notes = [Note("source", text) for text in choice.notes]
     if is_extracted:
-        command = f"crnr build {shlex.quote(str(path))}"
+        command = f"crnr build {quote_word(str(path))}"
         text = f"{path}: written by `crnr extract`; `{command}` builds a gallery from it"
         notes.append(Note("extracted", text))
     return FileReport(path, found.st_size, all_arrays, taken, None, notes)

@@ -189,14 +189,19 @@ def factor_bytes(form: FactorForm, edges: Array, d: int, itemsize: int) -> int:
     block_edges, is_tall = join_classes(edges, d)
     sizes = np.diff(block_edges)
     blocks = int(np.where(is_tall, d * sizes, sizes * sizes).sum())
-    return n * d * itemsize + 2 * blocks * itemsize + 4 * 8 * (int(sizes.max()) * d + d * d)
+    largest, square = int(sizes.max()), int(sizes[~is_tall].max(initial=0))
+    # Besides its argument and its result, np.linalg.inv needs two matrices of that size.
+    inverting = 8 * (4 * square * square + square * d + d * d)
+    joining = blocks * itemsize + 8 * (4 * largest * d + 5 * d * d)
+    return n * d * itemsize + blocks * itemsize + max(inverting, joining)
 
 
 def factorize_dense(X: Array, edges: Array, lam: float, mu: float) -> DenseFactor:
     """Return the factor, computed in float64 and stored in the type of X."""
     X64 = X.astype(np.float64)
     P = _dense_inverse(X64.T @ X64, edges, lam, mu)
-    M = (1 + lam) * (P @ X64.T)
+    M = P @ X64.T
+    M *= 1 + lam  # in place: from Python 3.14 on, NumPy does not reuse the memory of a temporary array
     P *= mu / 2
     return DenseFactor(P.astype(X.dtype), M.astype(X.dtype))
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from crnr_cli.sorting.placing import (
 from crnr_cli.system.files import disk_errors, replacing
 from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, stat_or_none, to_portable
 from crnr_cli.system.outputs import DeclaredOutput, planned
+from crnr_cli.wording import quote_word
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"
@@ -148,7 +148,7 @@ def _folder_error(folder: Path) -> DataError:
         )
     if latest is None:
         return DataError(f"{folder}: is a folder without an undo file of `crnr sort`; give the undo file")
-    command = f"crnr sort --undo {shlex.quote(str(latest))}"
+    command = f"crnr sort --undo {quote_word(str(latest))}"
     return DataError(f"{folder}: is a folder; give the undo file in it: `{command}`")
 
 

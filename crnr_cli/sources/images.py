@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
 from crnr_cli.system.names import Spellings, normalize_path, with_slashes
-from crnr_cli.wording import format_count
+from crnr_cli.wording import format_count, quote_word
 
 _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
@@ -310,7 +309,7 @@ def _folder_of(path: str) -> str:
 def _name_folder_above(folder: str, command: str) -> str:
     above = _folder_of(folder)
     shown = above if os.path.isabs(folder) else with_slashes(os.path.relpath(above))  # noqa: PTH117
-    return f"give the folder above, as in `crnr {command} {shlex.quote(shown)}`"
+    return f"give the folder above, as in `crnr {command} {quote_word(shown)}`"
 
 
 def _has_folder_of_images(folder: str, but: str) -> bool:
@@ -345,7 +344,7 @@ def _note_deeper_classes(images: Images, command: str) -> list[str]:
     path = with_slashes(os.path.join(images.named_folders[0].path, largest))  # noqa: PTH118
     shown = ", ".join(sorted(common)[:_SHOWN]) + (", ..." if len(common) > _SHOWN else "")
     taken = f"{format_count(len(inner), 'class')} ({', '.join(sorted(inner)[:_SHOWN])})"
-    instead = f"if the folders in it ({shown}) are the classes, run `crnr {command} {shlex.quote(path)}`"
+    instead = f"if the folders in it ({shown}) are the classes, run `crnr {command} {quote_word(path)}`"
     return [
         f"{images.named_folders[0].path} has {taken}, but no images directly in a class folder; {instead}"
     ]

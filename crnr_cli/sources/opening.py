@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_images, list_named_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
-from crnr_cli.wording import format_count, is_or_are, not_one_of, suggest_similar
+from crnr_cli.wording import format_count, is_or_are, not_one_of, quote_word, suggest_similar
 
 if TYPE_CHECKING:
     from crnr_cli.sources.boxes import DetectedImages
@@ -195,7 +194,7 @@ def _suggest_name(missing: str, names: Sequence[str]) -> str:
     for end in range(at + 2, min(at + _MOST_WORDS, len(names)) + 1):
         whole = " ".join(names[at:end])
         if os.path.lexists(whole):
-            return f"; put names with spaces in quotes: {shlex.quote(whole)}"
+            return f"; put names with spaces in quotes: {quote_word(whole)}"
     folder, name = os.path.split(missing.rstrip("/"))
     if "#" in name:  # a row of a feature file
         return ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from crnr_cli.errors import CrnrError
+from crnr_cli.wording import quote_word
 
 _DISTRIBUTION = "crnr-cli"
 # The names of packages to install, by the modules that have other names.
@@ -50,18 +50,18 @@ def command_for_extra(extra: str) -> str:
     for marker, installer in _TOOLS.items():
         if (prefix / marker).is_file():  # they make the environment again, so all extras have to be named
             wanted = where.format(",".join(sorted({*_installed_extras(), extra})))
-            return f"{installer} {'--editable ' if is_editable else ''}{shlex.quote(wanted)}"
-    return f"{_pip_install()} {'-e ' if is_editable else ''}{shlex.quote(where.format(extra))}"
+            return f"{installer} {'--editable ' if is_editable else ''}{quote_word(wanted)}"
+    return f"{_pip_install()} {'-e ' if is_editable else ''}{quote_word(where.format(extra))}"
 
 
 def _pip_install() -> str:
     """Return the command that installs packages into this environment."""
     python = sys.executable or "python"
     if find_spec("pip") is None:
-        return f"uv pip install --python {shlex.quote(python)}"
+        return f"uv pip install --python {quote_word(python)}"
     own = Path(python).parent
     is_first = any(shutil.which("pip") == str(own / name) for name in ("pip", "pip.exe"))
-    return "pip install" if is_first else f"{shlex.quote(python)} -m pip install"
+    return "pip install" if is_first else f"{quote_word(python)} -m pip install"
 
 
 def _installed_from() -> tuple[str, bool]:

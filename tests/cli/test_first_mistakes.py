@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.cli.boundary import SKIPPED
-from helpers.runner import Outcome, Runner
+from helpers.runner import Outcome, Runner, quoted, split_command
 from helpers.samples import draw_image, make_features, make_images
 
 
@@ -194,13 +194,13 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
         (
             "classify queries -g 'my nope.h5'",
             1,
-            "my nope.h5: no such gallery; create it with `crnr build FOLDER -o 'my nope.h5'`",
+            f"my nope.h5: no such gallery; create it with `crnr build FOLDER -o {quoted('my nope.h5')}`",
         ),
         (
             "sort --undo 'my sorted'",
             1,
             "my sorted: is a folder; give the undo file in it: `crnr sort --undo "
-            "'my sorted/.crnr-sort-1.jsonl'`",
+            f"{quoted(str(Path('my sorted/.crnr-sort-1.jsonl')))}`",
         ),
         (
             "sort --undo queries",
@@ -285,7 +285,11 @@ HELP = {name: f" (see `crnr {name} --help`)" for name in ("build", "classify", "
             1,
             "alone/flaat: no such file or folder; did you mean alone/flat?",
         ),
-        ("build my sorted", 1, "my: no such file or folder; put names with spaces in quotes: 'my sorted'"),
+        (
+            "build my sorted",
+            1,
+            f"my: no such file or folder; put names with spaces in quotes: {quoted('my sorted')}",
+        ),
         (
             "classify queries 'my new.csv'",
             1,
@@ -383,13 +387,13 @@ def test_printed_commands_can_be_copied_to_a_shell(ready: Runner) -> None:
     sorted_ = ready("sort", "out.csv", "Ann's files").err.splitlines()[-1]
     split = ready("split", "gallery", "--train", "train one", "--test", "test one").err.splitlines()[-1]
     for line in (sorted_, split):
-        program, *words = shlex.split(line.partition(": ")[2])
+        program, *words = split_command(line.partition(": ")[2])
         assert program == "crnr"
         assert ready(*words).exit == 0
     assert not (ready.here / "Ann's files").exists()
     assert ready("extract", "gallery", "-o", "my features.h5", "-q").exit == 0
     for command in (["info", "my features.h5"], ["classify", "queries", "-g", "my features.h5"]):
-        assert "`crnr build 'my features.h5'`" in ready(*command).err
+        assert f"`crnr build {quoted('my features.h5')}`" in ready(*command).err
 
 
 def test_the_format_can_be_chosen_against_the_name(ready: Runner) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.runner import Outcome, Runner
+from helpers.runner import Outcome, Runner, quoted
 from helpers.samples import make_features, make_images
 
 MADE = datetime(2026, 2, 3, 4, 5)
@@ -49,7 +49,7 @@ def test_build_notes_a_replaced_gallery_with_another_method(tuned: Runner) -> No
     err = tuned("build", "first.npz", "more.npz", "-o", "my gallery.h5").err
     assert err.splitlines()[-1] == (
         "note: the previous gallery had other settings: method crc; next time use "
-        "`crnr build first.npz more.npz --update -o 'my gallery.h5'` to keep them"
+        f"`crnr build first.npz more.npz --update -o {quoted('my gallery.h5')}` to keep them"
     )
 
 

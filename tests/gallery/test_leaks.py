@@ -23,7 +23,7 @@ from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import Decoded, DecoderPool
 from crnr_cli.results.decision import Nearest
 from helpers.onnx_models import flat_model
-from helpers.runner import Runner
+from helpers.runner import Runner, split_command
 from helpers.samples import draw_photo, make_images
 
 NETWORK = ("--extractor", "m.onnx", "--extractor-preset", "raw", "--mirror")
@@ -88,7 +88,7 @@ def test_evaluate_reports_altered_copies_of_examples(photos: Runner, gallery: st
     assert (record.exit, record.err) == (0, "")
     assert [json.loads(record.out)[key] for key in ("in_gallery", "similar_in_gallery")] == [0, 1]
     [command] = [part for part in result.err.split("`") if part.startswith("crnr ")]
-    audited = photos(*shlex.split(command)[1:], "--json", "-q")
+    audited = photos(*split_command(command)[1:], "--json", "-q")
     listed = json.loads(audited.out)["queries_in_gallery"]
     assert ("queries/ant/planted.jpg", "gallery/ant/3.png") in [(one["query"], one["path"]) for one in listed]
 

@@ -9,6 +9,7 @@ import functools
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,6 +133,16 @@ def helper_command(module: str) -> tuple[str, ...]:
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
     return sys.executable, "-c", code
+
+
+def quoted(word: str) -> str:
+    """Return a word in the quotes that commands in messages have on this system."""
+    return f'"{word}"' if sys.platform == "win32" else f"'{word}'"
+
+
+def split_command(line: str) -> list[str]:
+    """Return the words of a command in a message."""
+    return shlex.split(line.replace("\\", "\\\\") if sys.platform == "win32" else line)
 
 
 def rows(text: str) -> list[dict[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import h5py
@@ -13,7 +12,7 @@ import pytest
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.jobs import tune as job
 from crnr_cli.methods import make_method
-from helpers.runner import Runner
+from helpers.runner import Runner, split_command
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_tune_tries_given_neighbours_and_prints_options_for_build(
     assert result.exit == 0
     assert "best of 1 setting" in result.out
     line = next(line for line in result.err.splitlines() if "to build a gallery with it:" in line)
-    built = crnr(*shlex.split(line.partition("crnr ")[2]), "-o", tmp_path / "g.h5", "-q")
+    built = crnr(*split_command(line.partition("crnr ")[2]), "-o", tmp_path / "g.h5", "-q")
     assert (built.exit, built.err) == (0, "")
     assert load_gallery(tmp_path / "g.h5").method == make_method("crnr", {"neighbors": 5})
 

@@ -12,6 +12,7 @@ import pytest
 
 from crnr_cli.system import extras
 from crnr_cli.system.extras import command_for_extra, describe_missing
+from helpers.runner import quoted
 
 
 @pytest.fixture
@@ -48,20 +49,20 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
 def test_extra_of_a_package_from_an_index(environment: Callable[..., None]) -> None:
     environment()
     assert describe_missing("report", "--html", "jinja2") == (
-        "--html needs jinja2; install with: pip install 'crnr-cli[report]'"
+        f"--html needs jinja2; install with: pip install {quoted('crnr-cli[report]')}"
     )
 
 
 def test_extra_where_another_pip_is_first(environment: Callable[..., None], tmp_path: Path) -> None:
     environment(pip="other")
     python = tmp_path / "env" / "bin" / "python"
-    assert command_for_extra("report") == f"{python} -m pip install 'crnr-cli[report]'"
+    assert command_for_extra("report") == f"{python} -m pip install {quoted('crnr-cli[report]')}"
 
 
 def test_extra_where_there_is_no_pip(environment: Callable[..., None], tmp_path: Path) -> None:
     environment(pip="none")
     python = tmp_path / "env" / "bin" / "python"
-    assert command_for_extra("report") == f"uv pip install --python {python} 'crnr-cli[report]'"
+    assert command_for_extra("report") == f"uv pip install --python {python} {quoted('crnr-cli[report]')}"
 
 
 def test_extra_of_a_checkout(
@@ -70,20 +71,20 @@ def test_extra_of_a_checkout(
     origin = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
     environment(origin)
     monkeypatch.chdir("/")
-    assert command_for_extra("report") == f"pip install -e '{tmp_path}[report]'"
+    assert command_for_extra("report") == f"pip install -e {quoted(f'{tmp_path}[report]')}"
     monkeypatch.chdir(tmp_path)
-    assert command_for_extra("report") == "pip install -e '.[report]'"
+    assert command_for_extra("report") == f"pip install -e {quoted('.[report]')}"
 
 
 def test_extra_of_a_folder_that_is_gone(environment: Callable[..., None], tmp_path: Path) -> None:
     environment({"url": (tmp_path / "gone").as_uri(), "dir_info": {}})
-    assert command_for_extra("report") == "pip install 'crnr-cli[report]'"
+    assert command_for_extra("report") == f"pip install {quoted('crnr-cli[report]')}"
 
 
 def test_extra_of_a_repository(environment: Callable[..., None]) -> None:
     environment({"url": "https://example.org/crnr.git", "vcs_info": {"vcs": "git", "commit_id": "0a1b2c"}})
     assert command_for_extra("report") == (
-        "pip install 'crnr-cli[report] @ git+https://example.org/crnr.git@0a1b2c'"
+        f"pip install {quoted('crnr-cli[report] @ git+https://example.org/crnr.git@0a1b2c')}"
     )
 
 
@@ -95,10 +96,10 @@ def test_extra_of_a_tool_keeps_the_other_extras(
     environment: Callable[..., None], marker: str, tool: str
 ) -> None:
     environment(marker=marker)
-    assert command_for_extra("report") == f"{tool} 'crnr-cli[parquet,report]'"
+    assert command_for_extra("report") == f"{tool} {quoted('crnr-cli[parquet,report]')}"
 
 
 @pytest.mark.parametrize("broken", [[], {"url": 1}, {"url": "file:///x", "dir_info": 3}])
 def test_extra_with_unexpected_metadata(environment: Callable[..., None], broken: object) -> None:
     environment(broken)
-    assert command_for_extra("report") == "pip install 'crnr-cli[report]'"
+    assert command_for_extra("report") == f"pip install {quoted('crnr-cli[report]')}"
