@@ -358,7 +358,7 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
             continue
         remedy = "leave it out"
         if option in ("--reject", "--min-probability", "--sets", "--event-gap", "--event-by"):
-            shown = f"{value:g}" if isinstance(value, float) else shlex.quote(str(value))
+            shown = f"{value:g}" if isinstance(value, float) else join_command([str(value)])
             remedy = f"run `crnr classify {option} {shown}` first"
         raise UsageError(f"{option} has no effect on the existing predictions in {table}; {remedy}")
 
