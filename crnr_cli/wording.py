@@ -1,10 +1,7 @@
-"""Counts with nouns, notes to the user, commands to copy, and suggestions for unknown names."""
+"""Counts with nouns, notes to the user, and suggestions for unknown names."""
 
 from __future__ import annotations
 
-import re
-import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -52,20 +49,3 @@ def suggest_similar(name: str, known: Sequence[str], cutoff: float = 0.6) -> str
 def kind_in_words(kind: str) -> str:
     """Return the word for a kind of samples in messages. Files and JSON keep "pictures" for images."""
     return "images" if kind == "pictures" else kind
-
-
-def join_command(words: Iterable[str]) -> str:
-    """Return a command that the user can copy into a shell of this system."""
-    return " ".join(map(quote_word, words))
-
-
-def quote_word(word: str) -> str:
-    """Return a word of a command, in quotes if a shell of this system needs them."""
-    if sys.platform != "win32":
-        return shlex.quote(word)
-    if re.fullmatch(r"[\w+=:./\\~-]+", word):
-        return word
-    if re.search('[$`"]', word):  # PowerShell alone can quote these
-        return "'" + word.replace("'", "''") + "'"
-    # cmd has no others. A program takes \" for a quote, and \\" for a backslash at the end.
-    return '"' + re.sub(r"\\+$", r"\g<0>\g<0>", word) + '"'

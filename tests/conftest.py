@@ -9,6 +9,7 @@ import sys
 # Small problems on many test processes: threads of BLAS would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("CRNR_GALLERY", None)  # the user's own
+os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it changes what a stream is
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test opens a connection to the internet
 os.environ["CRNR_MODELS"] = "models of a test"  # below the folder of the test, and not the user's own
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
-import subprocess
-from types import SimpleNamespace
 
 import pytest
 
-from crnr_cli import wording
-from crnr_cli.wording import format_count, has_or_have, is_or_are, join_command, not_one_of, quote_word
+from crnr_cli.wording import format_count, has_or_have, is_or_are, not_one_of
 from helpers.modules import Module, refuse_where
 
 
@@ -27,43 +23,6 @@ from helpers.modules import Module, refuse_where
 )
 def test_format_count_uses_the_plural(noun: str, expected: list[str]) -> None:
     assert [format_count(n, noun) for n in range(3)] == expected
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("g.h5", "g.h5"),
-        ("sorted\\.crnr-sort-1.jsonl", "sorted\\.crnr-sort-1.jsonl"),
-        ("C:\\RUNNER~1\\python.exe", "C:\\RUNNER~1\\python.exe"),
-        ("--min-probability=0.5", "--min-probability=0.5"),
-        ("crnr-cli[onnx]", '"crnr-cli[onnx]"'),
-        ("cats & dogs", '"cats & dogs"'),
-        ("a,b", '"a,b"'),
-        ("@home", '"@home"'),
-        ("Ann's", '"Ann\'s"'),
-        ("my photos\\", '"my photos\\\\"'),
-        ("", '""'),
-        ("$5 \u00e0 Ann's", "'$5 \u00e0 Ann''s'"),
-        ("a`b", "'a`b'"),
-    ],
-)
-def test_words_of_a_command_are_quoted_for_cmd_and_powershell(
-    word: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wording, "sys", SimpleNamespace(platform="win32"))
-    assert quote_word(word) == expected
-    if " " in word and "$" not in word:
-        assert quote_word(word) == subprocess.list2cmdline([word])  # as programs split their arguments
-    assert join_command(["crnr", "info", word]) == f"crnr info {expected}"
-
-
-@pytest.mark.parametrize("platform", ["linux", "darwin"])
-def test_words_of_a_command_are_quoted_for_a_posix_shell(
-    platform: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wording, "sys", SimpleNamespace(platform=platform))
-    words = ["crnr", "info", "my g.h5", "Ann's", "a\\b", "$HOME", ""]
-    assert shlex.split(join_command(words)) == words
 
 
 def test_verbs_agree_with_the_count() -> None:

@@ -25,7 +25,8 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
-from crnr_cli.wording import format_count, quote_word
+from crnr_cli.system.names import quote_word
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.classify import ClassifyReport, Gone

@@ -12,7 +12,8 @@ from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say_some, shown_progress
 from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import DryRun, ErrorHandlingOptions, PrintOptions
-from crnr_cli.wording import format_count, quote_word
+from crnr_cli.system.names import quote_word
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.correct import Plan

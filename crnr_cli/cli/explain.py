@@ -14,7 +14,8 @@ from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
 from crnr_cli.cli.parsing import METHOD, HiddenNames
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.report.names import describe_doubt, describe_place, describe_rest, describe_set, describe_tally
-from crnr_cli.wording import format_count, has_or_have, join_command
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from crnr_cli.cli.console import EarlyNotes, print_csv, print_json, say, say_left_out, say_notes, say_some
 from crnr_cli.cli.options import GALLERY
-from crnr_cli.wording import format_count, join_command, quote_word
+from crnr_cli.system.names import join_command, quote_word
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.cli.options import PrintOptions

@@ -14,7 +14,8 @@ from crnr_cli.cli.gallery_report import show_report
 from crnr_cli.cli.options import ChangedGallery, DryRun, GalleryArgument, PrintOptions, one_gallery
 from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, quote_word
+from crnr_cli.system.names import quote_word
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.entries import Unwanted

@@ -15,7 +15,8 @@ from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, is_or_are, quote_word
+from crnr_cli.system.names import quote_word
+from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
     from crnr_cli.sorting.plan import SortReport

@@ -22,7 +22,8 @@ from crnr_cli.cli.options import (
 )
 from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, is_or_are, join_command
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import format_count, is_or_are
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.split import SplitReport

@@ -15,7 +15,8 @@ from crnr_cli.cli.console import note_separators, print_csv, print_json, say, sa
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PrintOptions, ReviewedLabels
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
-from crnr_cli.wording import format_count, quote_word
+from crnr_cli.system.names import quote_word
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from crnr_cli.jobs.tag import TagReport

@@ -31,7 +31,8 @@ from crnr_cli.cli.recipe_options import PreprocessingOptions, TriedSteps, Vector
 from crnr_cli.cli.recipe_options import make_reading as reading_of
 from crnr_cli.errors import UsageError
 from crnr_cli.sources.formats import is_table
-from crnr_cli.wording import format_count, join_command
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import format_count
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -12,7 +12,8 @@ from crnr_cli.cli.command import make_command
 from crnr_cli.cli.console import print_json, say, say_some
 from crnr_cli.cli.options import ContentOptions, PrintOptions
 from crnr_cli.cli.parsing import HiddenNames
-from crnr_cli.wording import format_count, has_or_have, is_or_are, join_command
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import format_count, has_or_have, is_or_are
 
 
 @make_command

@@ -38,8 +38,7 @@ from crnr_cli.recipe.steps import Power
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
-from crnr_cli.system.names import stat_or_none
-from crnr_cli.wording import quote_word
+from crnr_cli.system.names import quote_word, stat_or_none
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"

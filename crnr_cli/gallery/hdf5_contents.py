@@ -22,7 +22,7 @@ from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
 from crnr_cli.sources.formats.hdf5 import scalar_attribute
 from crnr_cli.system import memory
 from crnr_cli.system.cores import available_cores, run_side_by_side
-from crnr_cli.wording import quote_word
+from crnr_cli.system.names import quote_word
 
 FORMAT = "crnr-gallery"
 NEWEST_VERSION = max(NEWEST_METHOD, NEWEST_RECIPE)

@@ -35,9 +35,9 @@ from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 from crnr_cli.system.memory import room_for
-from crnr_cli.system.names import Spellings
+from crnr_cli.system.names import Spellings, quote_word
 from crnr_cli.system.outputs import refuse_mentioned
-from crnr_cli.wording import Note, format_count, quote_word
+from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
     from crnr_cli.results.events import EventOptions

@@ -24,7 +24,8 @@ from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.recipe import EXTRACTORS, OpenRecipe, Recipe
 from crnr_cli.recipe.steps import Parts, grid_of
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.wording import Note, format_count, join_command, kind_in_words
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import Note, format_count, kind_in_words
 
 _LOOKED_AT = 100  # images, evenly spread over the source, to test whether they are in colour
 _SMALL = (32, 32)

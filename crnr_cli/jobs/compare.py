@@ -33,7 +33,8 @@ from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.opening import open_examples
-from crnr_cli.wording import Note, join_command
+from crnr_cli.system.names import join_command
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.images import NO_BOX, is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import normalize_path, stat_or_none
+from crnr_cli.system.names import join_command, normalize_path, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
-from crnr_cli.wording import Note, format_count, join_command
+from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.events import EventRows

@@ -11,8 +11,8 @@ from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Keys, is_table, reader_of
 from crnr_cli.sources.formats.choice import FoundArray, choose_arrays, list_arrays
 from crnr_cli.sources.formats.hdf5 import declares_gallery
-from crnr_cli.system.names import stat_or_none
-from crnr_cli.wording import Note, quote_word
+from crnr_cli.system.names import quote_word, stat_or_none
+from crnr_cli.wording import Note
 
 
 @dataclass(frozen=True)

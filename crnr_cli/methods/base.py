@@ -62,14 +62,14 @@ class ProcessCache:
         return ProcessCache, ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value
 class Samples:
     """The gallery's unit vectors, sorted by class."""
 
     vectors: Array  # (n, d): unit rows or, with parts, rows of unit parts
     edges: Array  # (K + 1,): class i is rows edges[i] to edges[i + 1]
     parts: Array | None = None  # (P + 1,): part p is columns parts[p] to parts[p + 1]; None without parts
-    prepared: ProcessCache = field(default_factory=ProcessCache, compare=False, repr=False)
+    prepared: ProcessCache = field(default_factory=ProcessCache, repr=False)
 
     @classmethod
     def of(cls, vectors: Array, class_index: Array, parts: Array | None = None) -> Samples:

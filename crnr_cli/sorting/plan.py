@@ -29,9 +29,8 @@ from crnr_cli.sorting.placing import (
     put_new,
 )
 from crnr_cli.system.files import disk_errors, replacing
-from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, stat_or_none, to_portable
+from crnr_cli.system.names import ON_WINDOWS, class_key, fold_name, quote_word, stat_or_none, to_portable
 from crnr_cli.system.outputs import DeclaredOutput, planned
-from crnr_cli.wording import quote_word
 
 HOWS = ("copy", "hardlink", "link", "move")
 LOCK = ".crnr-sort.lock"

@@ -23,8 +23,8 @@ from crnr_cli.progress import Progress
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys
-from crnr_cli.system.names import Spellings, normalize_path, with_slashes
-from crnr_cli.wording import format_count, quote_word
+from crnr_cli.system.names import Spellings, normalize_path, quote_word, with_slashes
+from crnr_cli.wording import format_count
 
 _IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),

@@ -19,9 +19,9 @@ from crnr_cli.sources.images import Images
 from crnr_cli.sources.label_table import LabelOptions, Labels
 from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_images, list_named_images
-from crnr_cli.system.names import ON_WINDOWS, normalize_path, stat_or_none, to_listed_form
+from crnr_cli.system.names import ON_WINDOWS, normalize_path, quote_word, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
-from crnr_cli.wording import format_count, is_or_are, not_one_of, quote_word, suggest_similar
+from crnr_cli.wording import format_count, is_or_are, not_one_of, suggest_similar
 
 if TYPE_CHECKING:
     from crnr_cli.sources.boxes import DetectedImages

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from crnr_cli.errors import CrnrError
-from crnr_cli.wording import quote_word
+from crnr_cli.system.names import quote_word
 
 _DISTRIBUTION = "crnr-cli"
 # The names of packages to install, by the modules that have other names.

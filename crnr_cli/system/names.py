@@ -1,9 +1,10 @@
-"""Names of classes and files: which of them are equal, and which are valid on all systems."""
+"""Names of classes and files: which are equal, which are valid on all systems, how shells take them."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -226,3 +227,20 @@ def percent_escape(text: str) -> str:
     except UnicodeEncodeError:  # a half of a pair of surrogates, which Windows permits
         data = text.encode("utf-8", "surrogatepass")
     return "".join(f"%{byte:02X}" for byte in data)
+
+
+def join_command(words: Iterable[str]) -> str:
+    """Return a command that the user can copy into a shell of this system."""
+    return " ".join(map(quote_word, words))
+
+
+def quote_word(word: str) -> str:
+    """Return a word of a command, in quotes if a shell of this system needs them."""
+    if not ON_WINDOWS:
+        return shlex.quote(word)
+    if re.fullmatch(r"[\w+=:./\\~-]+", word):
+        return word
+    if re.search('[$`"]', word):  # PowerShell alone can quote these
+        return "'" + word.replace("'", "''") + "'"
+    # cmd has no others. A program takes \" for a quote, and \\" for a backslash at the end.
+    return '"' + re.sub(r"\\+$", r"\g<0>\g<0>", word) + '"'

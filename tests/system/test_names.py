@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import tempfile
 import unicodedata
 from collections import Counter
@@ -17,8 +19,10 @@ from crnr_cli.system.names import (
     ListedForms,
     Spellings,
     class_key,
+    join_command,
     normalize_path,
     path_key,
+    quote_word,
     stat_or_none,
     to_listed_form,
     with_slashes,
@@ -194,3 +198,37 @@ def test_invalid_windows_names_do_not_exist(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(names.os, "stat", refuse)
     assert stat_or_none("*.png") is None
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("g.h5", "g.h5"),
+        ("sorted\\.crnr-sort-1.jsonl", "sorted\\.crnr-sort-1.jsonl"),
+        ("C:\\RUNNER~1\\python.exe", "C:\\RUNNER~1\\python.exe"),
+        ("--min-probability=0.5", "--min-probability=0.5"),
+        ("crnr-cli[onnx]", '"crnr-cli[onnx]"'),
+        ("cats & dogs", '"cats & dogs"'),
+        ("a,b", '"a,b"'),
+        ("@home", '"@home"'),
+        ("Ann's", '"Ann\'s"'),
+        ("my photos\\", '"my photos\\\\"'),
+        ("", '""'),
+        ("$5 \u00e0 Ann's", "'$5 \u00e0 Ann''s'"),
+        ("a`b", "'a`b'"),
+    ],
+)
+def test_words_of_a_command_are_quoted_for_cmd_and_powershell(
+    word: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "ON_WINDOWS", True)
+    assert quote_word(word) == expected
+    if " " in word and "$" not in word:
+        assert quote_word(word) == subprocess.list2cmdline([word])  # as programs split their arguments
+    assert join_command(["crnr", "info", word]) == f"crnr info {expected}"
+
+
+def test_words_of_a_command_are_quoted_for_a_posix_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "ON_WINDOWS", False)
+    words = ["crnr", "info", "my g.h5", "Ann's", "a\\b", "$HOME", ""]
+    assert shlex.split(join_command(words)) == words

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import numpy as np
@@ -150,8 +151,10 @@ def print_variables() -> None:
         _fail(" ".join(str(e).split()) or type(e).__name__, 1)
     kinds = {name: "cells" if name in cells else "array" for name in arrays}
     sys.stdout.buffer.write(json.dumps({"variables": variables, "arrays": kinds}).encode() + b"\n")
+    # To a file object, NumPy would write by its position, which a pipe does not have.
+    pipe = SimpleNamespace(write=sys.stdout.buffer.write)
     for array in arrays.values():
-        np.save(sys.stdout.buffer, array, allow_pickle=False)
+        np.lib.format.write_array(pipe, np.asanyarray(array), allow_pickle=False)
     sys.stdout.buffer.flush()
 
 

@@ -268,7 +268,8 @@ def test_has_features_distinguishes_features_from_predictions(
 
 
 def write_csv_of(npz: Path, path: Path) -> None:
-    arrays = np.load(npz)
+    with np.load(npz) as file:
+        arrays = dict(file)
     pd.DataFrame(arrays["features"].astype(float)).assign(label=arrays["labels"]).to_csv(path, index=False)
 
 

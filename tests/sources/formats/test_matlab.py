@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import struct
 import subprocess
 import sys
@@ -432,6 +434,20 @@ def test_a_file_that_declares_more_than_fits_into_memory(
     assert str(refused.value) == (
         f"{tmp_path}/x.mat: features needs 67.1 MB of memory, but 33.6 MB are free; save fewer rows per file"
     )
+
+
+@pytest.mark.parametrize("flags", [(), ("-u",)], ids=["buffered", "unbuffered"])
+def test_the_process_that_reads_writes_into_a_pipe(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    expected = {"rows": VALUES, "columns": np.asfortranarray(VALUES), "one": np.arange(4.0)[None]}
+    save_v5(tmp_path / "x.mat", expected)
+    command = [sys.executable, *flags, "-m", matlab_process.__name__, tmp_path / "x.mat", *expected]
+    done = subprocess.run(command, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    output = io.BytesIO(done.stdout)
+    names = json.loads(output.readline())["arrays"]
+    assert sorted(names) == sorted(expected)
+    for name in names:
+        np.testing.assert_array_equal(np.load(output), expected[name])
 
 
 def test_the_process_that_reads_has_limits_of_memory_and_time(tmp_path: Path) -> None:

@@ -137,7 +137,8 @@ def test_npy_without_rows_is_an_empty_source(tmp_path: Path) -> None:
 
 def test_npy_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
-    arrays = np.load("x.npz")
+    with np.load("x.npz") as file:
+        arrays = dict(file)
     np.save("features.npy", arrays["features"])
     np.save("labels.npy", arrays["labels"])
     note = "note: features.npy: using the labels in labels.npy\n"

@@ -208,7 +208,8 @@ def test_parquet_of_pyarrow_is_read_exactly(
 
 def test_parquet_features_work_in_all_commands(crnr: Runner) -> None:
     make_features(Path("x.npz"))
-    arrays = np.load("x.npz")
+    with np.load("x.npz") as file:
+        arrays = dict(file)
     pq.write_table(pa.table({**columns(arrays["features"]), "label": arrays["labels"].tolist()}), "x.parquet")
     assert crnr("build", "x.parquet", "-q") == Outcome(0, "", "")
     done = crnr("classify", "x.parquet", "-o", "out.parquet")
