@@ -199,8 +199,6 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
         raise ValueError("two classes have the same name")
     if not all(classes) or UNKNOWN in classes or classes != sorted(classes):
         raise ValueError("the classes are not names in ascending order")
-    if not _has_each_class(class_index, len(classes)):
-        raise ValueError("examples and classes do not match")
     table = SampleTable(
         names=LazyTexts(arrays["samples/names"]),
         labels=LazyLabels(classes, class_index),
@@ -208,6 +206,8 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
         stamps=LazyStamps.read_from(arrays),
         dates=LazyTexts(arrays["samples/date"]) if "samples/date" in arrays else [],
     )
+    if not _has_each_class(class_index, len(classes)):
+        raise ValueError("examples and classes do not match")
     recipe = Recipe.from_stored(
         Stored(
             {key: to_plain_value(value) for key, value in content.attributes["recipe"].items()},
