@@ -114,7 +114,7 @@ class Cleaning:
 
     def source_classes(self) -> set[str]:
         """Return the classes that only the sources may still have."""
-        return {one.former for one in self if not one.is_addition}
+        return {one.former for one in self if one.former and not one.is_addition}
 
     def note_removed(self, removed: SampleTable, why: str) -> None:
         """Remember that examples were removed."""

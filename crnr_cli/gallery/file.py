@@ -243,7 +243,7 @@ def _from_content(content: HDF5Contents, folder: Path) -> FittedGallery:
 def _has_each_class(class_index: Array, count: int) -> bool:
     """Return whether the numbers of an untrusted file are classes, and every class has an example.
 
-    Not by np.unique, which sorts, and loads masked arrays: a tenth of the start of `classify`.
+    Not by np.unique, which sorts all examples, and loads the module of masked arrays.
     """
     has_example = np.zeros(count, bool)
     if (
