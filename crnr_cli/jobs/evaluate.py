@@ -44,7 +44,7 @@ from crnr_cli.sources.formats.csv_table import has_features
 from crnr_cli.sources.images import NO_BOX, is_unrelated
 from crnr_cli.sources.label_table import Labels
 from crnr_cli.sources.tables import Features
-from crnr_cli.system.names import join_command, normalize_path, stat_or_none
+from crnr_cli.system.names import join_command, normalize_path, quote_word, stat_or_none
 from crnr_cli.system.outputs import refuse_inputs, refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
@@ -358,7 +358,7 @@ def _refuse_query_options(options: QueryOptions, table: str) -> None:
             continue
         remedy = "leave it out"
         if option in ("--reject", "--min-probability", "--sets", "--event-gap", "--event-by"):
-            shown = f"{value:g}" if isinstance(value, float) else join_command([str(value)])
+            shown = f"{value:g}" if isinstance(value, float) else quote_word(str(value))
             remedy = f"run `crnr classify {option} {shown}` first"
         raise UsageError(f"{option} has no effect on the existing predictions in {table}; {remedy}")
 
