@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from operator import index
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +31,7 @@ from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.jobs.explain import ExplainReport, Query, WeightedSample, explain_query, open_query
 from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import OK, Answers, make_predictions
 from crnr_cli.results.formats import values_by_class
 from crnr_cli.results.probability import round_probabilities

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crnr_cli.errors import SampleError
+from crnr_cli.records import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")

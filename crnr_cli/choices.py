@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
+from crnr_cli.records import dataclass
 from crnr_cli.wording import not_one_of
 
 FORMATS = ("csv", "jsonl", "parquet")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,7 @@ from crnr_cli.cli.parsing import Choice, Whole
 from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.files import is_stdout
 from crnr_cli.system.names import quote_word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -15,6 +15,7 @@ from crnr_cli.cli.boundary import boundary
 from crnr_cli.cli.console import shown_lines
 from crnr_cli.cli.parsing import check_choices, name_of
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.system import spares
 from crnr_cli.system.cores import use_cores
 from crnr_cli.system.files import is_stdout

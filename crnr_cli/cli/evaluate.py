@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,7 @@ from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.cli.score_tables import MAX_CONFUSION, show_scores
 from crnr_cli.cli.thresholds import TargetAccuracy, show_thresholds
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count, has_or_have
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +11,7 @@ import typer
 from crnr_cli.cli.parsing import Number
 from crnr_cli.errors import UsageError
 from crnr_cli.images.dates import BY_EXIF
+from crnr_cli.records import dataclass
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.samples import Reading

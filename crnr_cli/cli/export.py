@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from crnr_cli.cli.options import (
 )
 from crnr_cli.cli.parsing import Choice
 from crnr_cli.exports.base import EXPORTERS
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 

@@ -6,7 +6,6 @@ A group is a frozen dataclass whose fields are options. A command takes groups a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from crnr_cli.cli.parsing import Choice, HiddenNames, Number, OptionalText, Whol
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.regions import MARGIN
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import READERS
 
 if TYPE_CHECKING:
@@ -249,9 +249,9 @@ class _LabelTableOptions(_InputOptions):
         return {**super().to_fields(), "labels": self._labels()}
 
     def _labels(self) -> LabelOptions | None:
-        from crnr_cli.sources.label_table import LabelOptions
-
         if self.labels is not None:
+            from crnr_cli.sources.label_table import LabelOptions
+
             return LabelOptions(self.labels, self.path_column, self.label_column, self.root)
         of_table = {
             "--path-column": self.path_column,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +25,7 @@ from crnr_cli.cli.options import SourceOptions
 from crnr_cli.cli.parsing import Choice, ExtractorName, HiddenNames, Number, Numbers, OptionalText, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
+from crnr_cli.records import dataclass
 
 if TYPE_CHECKING:
     from crnr_cli.gallery.samples import Reading

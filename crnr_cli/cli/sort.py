@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from crnr_cli.cli.console import print_csv, print_json, say, say_separators, say
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PortableNames, PrintOptions
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import quote_word
 from crnr_cli.wording import format_count, is_or_are
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,7 @@ from crnr_cli.cli.options import (
 )
 from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import join_command
 from crnr_cli.wording import format_count, is_or_are
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from crnr_cli.cli.console import note_separators, print_csv, print_json, say, sa
 from crnr_cli.cli.options import Below, DryRun, ErrorHandlingOptions, PrintOptions, ReviewedLabels
 from crnr_cli.cli.parsing import Choice, Number
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import quote_word
 from crnr_cli.wording import format_count
 

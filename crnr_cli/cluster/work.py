@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -22,6 +22,7 @@ from crnr_cli.gallery.workers import Here
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe, Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import Answers
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.sources.base import Source, SourcePart, Span

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
 from crnr_cli.exports.base import ExportedAnswer, ExportedImage, split_box
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import read_answers, read_columns

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from crnr_cli import __version__
 from crnr_cli.errors import DataError
 from crnr_cli.images.regions import parse_region
+from crnr_cli.records import dataclass
 from crnr_cli.system.csv_file import require_file
 
 # To add a format, write a module with an EXPORTER and list it here.

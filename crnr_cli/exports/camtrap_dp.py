@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,6 +24,7 @@ from crnr_cli.exports.base import (
     read_json_object,
     to_json,
 )
+from crnr_cli.records import dataclass
 from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, require_file, write_rows
 from crnr_cli.system.names import with_slashes
 

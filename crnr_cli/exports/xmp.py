@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 from xml.parsers import expat
 
 from crnr_cli.exports.base import PROGRAM
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import class_key
 
 LARGEST = 4 * 2**20  # bytes of a sidecar

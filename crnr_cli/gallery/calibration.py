@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,14 +18,8 @@ import numpy as np
 from crnr_cli.arrays import Array, Values, take_columns
 from crnr_cli.errors import DataError
 from crnr_cli.methods import Method, Samples
-from crnr_cli.methods.folds import (
-    first_of_copies_mask,
-    group_copies,
-    held_out_residuals,
-    join_events,
-    stratified_folds,
-)
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import best_classes, standout
 from crnr_cli.results.probability import Calibrated, fit_probabilities, round_probabilities
 from crnr_cli.results.table import number_format
@@ -155,6 +148,14 @@ def calibrate(
     Samples of one event, if there are `events`, are held out together. Up to `jobs` parts are classified at
     the same time, if there is enough memory.
     """
+    from crnr_cli.methods.folds import (  # here, because few runs need it
+        first_of_copies_mask,
+        group_copies,
+        held_out_residuals,
+        join_events,
+        stratified_folds,
+    )
+
     class_index = samples.class_index
     copies = group_copies(samples.vectors, hashes)
     is_tested = first_of_copies_mask(class_index, copies)

@@ -8,7 +8,6 @@ images of a plain shape look alike. Without the images, only a cosine close to 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from crnr_cli.errors import SampleError
 from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.neighbors import product_blocks
 
 _CANDIDATES = 5  # per sample, by the vectors and by the hashes

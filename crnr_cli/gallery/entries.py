@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -15,6 +15,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.gallery.gallery import FittedGallery, SampleTable
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import Source
 from crnr_cli.system.names import Spellings, class_key, path_key, to_nfc, with_slashes
 from crnr_cli.wording import Note, format_count

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,6 +55,7 @@ from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.base import Extractor
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.journal import Identity, Journal, describe_differences
 from crnr_cli.sources.base import InputOptions, Source, Span
 from crnr_cli.sources.formats.extracted import Origins

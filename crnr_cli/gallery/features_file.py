@@ -6,7 +6,7 @@ docs/reference/features-format.md describes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from crnr_cli.errors import DataError, UsageError
 from crnr_cli.gallery.gallery import Table, to_bytes, to_numbers
 from crnr_cli.gallery.hdf5_output import to_attributes, written_hdf5
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.formats.extracted import FORMAT, VERSION
 from crnr_cli.sources.tables import FeatureFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from crnr_cli.methods.folds import group_copies
 from crnr_cli.methods.nonnegative import Crnr
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.tables import row_hash
 from crnr_cli.system.files import replacing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Condition
 from typing import Any
@@ -18,6 +18,7 @@ from crnr_cli.methods.base import ProcessCache
 from crnr_cli.methods.folds import Fold
 from crnr_cli.recipe.base import Block, Extractor
 from crnr_cli.recipe.recipe import Recipe, make_steps
+from crnr_cli.records import dataclass
 
 _FITTED_AT_ONCE = 20_000  # samples: copies of more of them in float64 would take too much memory
 StepSettings = tuple[tuple[str, Any], ...]  # the setting of every step, by name

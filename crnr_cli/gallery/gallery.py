@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -23,6 +23,7 @@ from crnr_cli.methods.base import RefittedSamples, residuals
 from crnr_cli.methods.by_neighbors import worst_index_measurement
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.probability import Calibrated
 
 if TYPE_CHECKING:

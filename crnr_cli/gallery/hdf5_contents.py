@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError, GalleryError, NotAGalleryError
 from crnr_cli.methods import NEWEST_VERSION as NEWEST_METHOD
 from crnr_cli.recipe.recipe import NEWEST_VERSION as NEWEST_RECIPE
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
 from crnr_cli.sources.formats.hdf5 import scalar_attribute
 from crnr_cli.system import memory

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,6 +13,7 @@ import h5py
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.system import memory
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN, write_at
 

@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,23 +15,21 @@ from crnr_cli import __version__
 from crnr_cli.arrays import Batch
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.gallery.file import load_gallery
-from crnr_cli.gallery.fit import KnownSamples
 from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.reading import open_recipe, refuse_mismatch
-from crnr_cli.gallery.scenes import find_candidates
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
-from crnr_cli.results.decision import Answers, Prediction
+from crnr_cli.records import dataclass
+from crnr_cli.results.decision import Answers, Nearest, Prediction
 from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.journal import Identity
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import DATE, CsvFormatter
 from crnr_cli.solvers.neighbors import search_bytes
 from crnr_cli.sources.base import InputOptions, Source, Span
-from crnr_cli.sources.images import NO_BOX, ignored_note, is_unrelated, removed_notes
+from crnr_cli.sources.images import NO_BOX, Images, ignored_note, is_unrelated, removed_notes
 from crnr_cli.sources.opening import fingerprint, open_source
-from crnr_cli.sources.tables import Features
 from crnr_cli.sources.walk import Lister
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 from crnr_cli.system.memory import room_for
@@ -40,6 +38,7 @@ from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
+    from crnr_cli.gallery.fit import KnownSamples
     from crnr_cli.results.events import EventOptions
     from crnr_cli.results.taxa import Taxa
 
@@ -152,7 +151,7 @@ class Run:
         if name := self.recipe.accelerator:
             text = f"the network ran on {name}; --provider cpu uses the processor instead"
             notes.append(Note("provider", text))
-        if isinstance(self.source, Features):
+        if not isinstance(self.source, Images):
             notes += [Note("source", text) for text in self.source.notes()]
         if self.source.ignored:
             notes.append(Note("ignored", ignored_note(self.source.ignored)))
@@ -226,6 +225,11 @@ class Run:
         raw = batch if self.recipe.is_network else self.recipe.raw(batch)
         vectors = self.recipe.vectors(raw, self.gallery.dtype)
         copies = known.names_in_batch(raw, vectors) if known else []
+        similar: list[Nearest] = []
+        if self.finds_similar:
+            from crnr_cli.gallery.scenes import find_candidates  # here, because few runs need it
+
+            similar = find_candidates(vectors, self.gallery, copies)
         return Answers(
             batch=vectors.without_values(),
             residuals=self.gallery.residuals(vectors.values),
@@ -233,7 +237,7 @@ class Run:
             min_separation=self.min_separation,
             signed=self.gallery.method.signed,
             copies=copies,
-            similar=find_candidates(vectors, self.gallery, copies) if self.finds_similar else [],
+            similar=similar,
             sureness=self.sureness,
         )
 
@@ -248,6 +252,8 @@ class Run:
         """Return the gallery's samples, if the run looks for copies among the queries."""
         if not self.options.find_copies:
             return None
+        from crnr_cli.gallery.fit import KnownSamples  # here, because few runs need it
+
         gallery = self.gallery
         return KnownSamples.of(gallery.recipe.kind, gallery.hashes, gallery.samples.vectors)
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from crnr_cli import __version__
@@ -18,6 +18,7 @@ from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.queries import with_model_at
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.system.files import replacing
 from crnr_cli.wording import Note
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.base import Step
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.images import is_unrelated
 from crnr_cli.sources.tables import row_hash

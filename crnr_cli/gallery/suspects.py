@@ -11,7 +11,6 @@ labels are compared again, by all samples, and a few typical ones to see how far
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -29,6 +28,7 @@ from crnr_cli.methods.folds import (
     stratified_folds,
 )
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import margins
 from crnr_cli.solvers.neighbors import product_blocks, rounding_of_products
 

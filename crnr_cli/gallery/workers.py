@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from crnr_cli.arrays import Batch
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress
 from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import Answers
 from crnr_cli.sources.base import Source, Span
 from crnr_cli.sources.walk import Lister

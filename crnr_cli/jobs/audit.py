@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ from crnr_cli.gallery.suspects import (
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Samples, make_method
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.sources.opening import open_examples, open_source
 from crnr_cli.system.outputs import refuse_mentioned
 from crnr_cli.wording import Note, format_count, is_or_are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from crnr_cli.errors import CrnrError
@@ -19,6 +19,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.methods import Method, make_method
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.sources.opening import open_examples
 from crnr_cli.sources.tables import Features
 from crnr_cli.system.files import is_replaceable, replacing

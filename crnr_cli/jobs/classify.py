@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
@@ -24,11 +24,11 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import BROADER, OK, REJECTED
 from crnr_cli.results.journal import Done, Finish, Partial, resumable
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.images import NO_BOX
-from crnr_cli.sources.tables import Features
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.files import is_replaceable, replacing
 from crnr_cli.system.names import with_slashes
@@ -131,6 +131,7 @@ def _add_notes(notes: Sequence[Note], report: ClassifyReport) -> ClassifyReport:
 def _update(output: Path, run: Run, workers: Workers, progress: Progress, gone: Gone) -> ClassifyReport:
     """Classify the queries that are new or have changed, and merge their rows into the predictions file."""
     from crnr_cli.results.updating import updating
+    from crnr_cli.sources.tables import Features
 
     source, options = run.source, run.options
     report = replace(_report_nothing(), notes=run.notes())
@@ -157,6 +158,7 @@ def _update(output: Path, run: Run, workers: Workers, progress: Progress, gone: 
 def _list_queries(run: Run) -> Iterator[Listed]:
     """Yield every query with everything that its row depends on, besides the settings."""
     from crnr_cli.results.record import Listed
+    from crnr_cli.sources.tables import Features
 
     source = run.source
     if not isinstance(source, Features):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from crnr_cli.methods import METHODS, Method, Samples, Split, State, fit_method,
 from crnr_cli.methods.base import ProcessCache, residuals_in_batches
 from crnr_cli.methods.folds import first_of_copies_mask, group_copies, hold_out_share, join_events
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import best_classes
 from crnr_cli.results.scores import Scores, mcnemar_p_value, score, wilson_interval
 from crnr_cli.sources.formats import Keys

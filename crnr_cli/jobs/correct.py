@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.gallery.rewriting import UpdateReport, rewrite
 from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.edited import Mark
 from crnr_cli.sorting.named_files import GONE, NamedFile, NamedFiles
 from crnr_cli.sorting.names import escape_class_name

@@ -7,7 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +20,7 @@ from crnr_cli.gallery.samples import LeftOut, Report
 from crnr_cli.gallery.scenes import Leaks
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction, make_predictions
 from crnr_cli.results.edited import Corrections, read_corrections
 from crnr_cli.results.formats import has_parquet_predictions, parse_stream, read_answers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from crnr_cli.methods.nearest import Nn
 from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.recipe.steps import Parts
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import REJECTED, Answers, make_predictions, margins
 from crnr_cli.results.probability import round_probabilities
 from crnr_cli.sources.base import Source

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from crnr_cli.errors import DataError, OutputError, UsageError, refuse_too_many
@@ -16,6 +16,7 @@ from crnr_cli.exports.base import Exported, ExportedImage, Exporter, ExportOptio
 from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.sorting.named_files import NamedFiles
 from crnr_cli.system import descriptors
 from crnr_cli.system.files import disk_errors, lock_of, locked, partial_of, replacing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from crnr_cli.errors import CrnrError, DataError, OutputError, UsageError
@@ -25,6 +25,7 @@ from crnr_cli.gallery.workers import Here, Workers
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import Recipe
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import Source
 from crnr_cli.sources.opening import open_examples
 from crnr_cli.sources.tables import FeatureFile

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Keys, is_table, reader_of
 from crnr_cli.sources.formats.choice import FoundArray, choose_arrays, list_arrays
 from crnr_cli.sources.formats.hdf5 import declares_gallery

@@ -16,7 +16,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +46,7 @@ from crnr_cli.models.onnx_files import COMPANIONS
 from crnr_cli.models.torch_weights import read_weights
 from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.network_session import NetworkExplanation, explain_network
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.system.extras import describe_missing, describe_missing_alone, require_packages
 from crnr_cli.system.files import disk_errors, locked, replacing, sha256_of

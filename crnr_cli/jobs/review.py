@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from crnr_cli.methods import CodingMethod
 from crnr_cli.methods.base import states_of_parts
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import UNKNOWN, Prediction
 from crnr_cli.results.edited import read_candidates
 from crnr_cli.results.table import read_predictions

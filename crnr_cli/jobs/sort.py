@@ -6,13 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError, refuse_too_many
 from crnr_cli.images.regions import find_region
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.formats import read_answers
 from crnr_cli.sorting.named_files import GONE, NamedFile, NamedFiles

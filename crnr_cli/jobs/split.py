@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from crnr_cli.images.events import group_by_gap, join_groups
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.sorting.names import escape_class_name, shorten_name
 from crnr_cli.sorting.placing import (
     ALREADY_THERE,

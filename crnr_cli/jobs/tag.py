@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from crnr_cli.exports.xmp import (
     make_sidecar,
 )
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.taxa import Taxa
 from crnr_cli.sorting.named_files import NamedFiles
 from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT, folder_errors

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -44,6 +44,7 @@ from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import STEPS, Recipe, make_steps
 from crnr_cli.recipe.steps import grid_of
+from crnr_cli.records import dataclass
 from crnr_cli.results.scores import wilson_interval
 from crnr_cli.sources.opening import open_examples
 from crnr_cli.system import memory

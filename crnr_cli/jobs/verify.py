@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from crnr_cli.gallery.cleaning import CleanedSource, Cleaning
 from crnr_cli.gallery.entries import sample_names
 from crnr_cli.gallery.file import load_gallery
 from crnr_cli.gallery.reading import refuse_mismatch
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import InputOptions
 from crnr_cli.sources.opening import open_source
 from crnr_cli.system.names import class_key

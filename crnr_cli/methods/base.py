@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cached_property
 from numbers import Integral, Real
 from threading import Lock
@@ -20,6 +20,7 @@ import numpy as np
 from crnr_cli.arrays import Array, Values, to_dense
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.admm import class_residuals
 from crnr_cli.solvers.factors import concatenate_spans
 from crnr_cli.solvers.neighbors import find_nearest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ from crnr_cli.arrays import Array, FewClasses
 from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.methods.base import CodingMethod, Samples, Split, State
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.solvers import indexes
 from crnr_cli.solvers.neighbors import Neighborhoods, find_nearest, local_residuals, search_bytes
 from crnr_cli.system import memory

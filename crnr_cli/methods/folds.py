@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -26,6 +25,7 @@ from crnr_cli.methods.base import (
     fit_method,
     residuals_in_batches,
 )
+from crnr_cli.records import dataclass
 from crnr_cli.system import memory
 from crnr_cli.system.cores import pieces_at_once, run_side_by_side
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.records import dataclass
 
 _ROUNDING = 1e-14  # more than the rounding error of a product of unit vectors
 _SAMPLES_AT_ONCE = 4096  # converted to float64 together

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import ClassVar, Self
@@ -13,6 +13,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import Samples, Split, State
 from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.admm import admm, admm_steps, class_residuals, class_residuals_by_gram
 from crnr_cli.solvers.factors import (
     Factor,

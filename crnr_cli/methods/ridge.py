@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.methods.base import CodingMethod, Method, Samples, State
 from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.admm import class_bases, class_residuals, subspace_residuals
 from crnr_cli.solvers.factors import concatenate_spans, factor_bytes, projection, projection_form
 from crnr_cli.solvers.neighbors import Neighborhoods, factorize_local, local_norms, local_residuals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.errors import NotConverged
 from crnr_cli.methods.base import Samples, State
 from crnr_cli.methods.by_neighbors import LocalMethod
+from crnr_cli.records import dataclass
 from crnr_cli.solvers import lasso
 from crnr_cli.solvers.factors import factor_bytes, factor_of, reorder_factor
 from crnr_cli.solvers.neighbors import Neighborhoods

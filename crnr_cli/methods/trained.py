@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import CrnrError, DataError
 from crnr_cli.methods.base import Method, Samples, State
+from crnr_cli.records import dataclass
 from crnr_cli.system.extras import why_missing
 
 _SMALLEST_C = 1e-12

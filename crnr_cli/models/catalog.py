@@ -7,12 +7,12 @@ import shlex
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.models.config_files import read_config
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.wording import suggest_similar
 

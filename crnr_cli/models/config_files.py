@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.outputs import refuse_inputs
 from crnr_cli.wording import format_count

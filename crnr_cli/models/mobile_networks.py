@@ -8,12 +8,13 @@ ends. Batch normalization is folded into the convolutions before it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 
 _OPSET, _IR_VERSION = 13, 7  # all supported versions of onnxruntime read these
 INPUT, OUTPUT = "image", "features"

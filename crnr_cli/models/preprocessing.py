@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from crnr_cli.models.config_files import (
     require_side,
     short_repr,
 )
+from crnr_cli.records import dataclass
 
 _TIMM = {
     **{"input_size": [3, 224, 224], "crop_pct": 0.875, "crop_mode": "center", "interpolation": "bicubic"},

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from crnr_cli.errors import DataError
 from crnr_cli.models.config_files import config_folders, read_config
 from crnr_cli.models.onnx_files import MESSAGE, VARINT, Field, read_fields, read_text
+from crnr_cli.records import dataclass
 
 OUTPUTS = ("image_embeds", "pooler_output", "last_hidden_state")
 _IMAGENET_MEAN, _IMAGENET_STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, first_line
+from crnr_cli.records import dataclass
 
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001
 _LONGEST_REASON = 200  # characters of a message of pickletools, which may quote the file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
 from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.records import dataclass
 from crnr_cli.wording import Note
 
 PRECISE_SINCE = 5  # the first version of the gallery format with `precise_jpegs`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from crnr_cli.recipe.base import (
 )
 from crnr_cli.recipe.oriented import OrientedGradients
 from crnr_cli.recipe.pixels import ON_PHOTOGRAPHS, working_size
+from crnr_cli.records import dataclass
 
 BINS = 8
 _CELLS = 8  # along the shorter side, by default

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,6 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO, CHANNELS, CPU, FILTERS, LAYOUTS, OLD_POOLS, POOLS, NetworkOptions
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import PixelRequest
-from crnr_cli.models.catalog import find_model
 from crnr_cli.models.presets import PRESETS
 from crnr_cli.recipe.base import (
     PRECISE_SINCE,
@@ -25,6 +24,7 @@ from crnr_cli.recipe.base import (
     describe_jpegs,
     is_one_color,
 )
+from crnr_cli.records import dataclass
 from crnr_cli.wording import Note, format_count
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ class Network(Extractor):
         return images_per_batch(provider)
 
     def moved_to(self, model: Path) -> Network:
+        from crnr_cli.models.catalog import find_model  # here, because most galleries have no network
+
         return replace(self, model=absolute_path(find_model(model)), folder=None, session=None)
 
     def is_same(self, other: Extractor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from crnr_cli.models.catalog import find_local_copy, find_model, is_file
 from crnr_cli.models.onnx_files import EXPORT_REMEDY, ModelHash, model_format, model_hash
 from crnr_cli.recipe.network import Network, absolute_path
 from crnr_cli.recipe.network_settings import Decider, Declared, Reasoned
+from crnr_cli.records import dataclass
 from crnr_cli.system.cores import run_side_by_side
 from crnr_cli.system.extras import require_packages
 from crnr_cli.wording import format_count

@@ -7,12 +7,12 @@ and the nearest cells. Blocks of 2 x 2 cells, one at every cell, are divided by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 
 _FLOOR = 0.5  # for soft: the share of an image's mean strength that is added to every block's strength
 _CLIP = 0.2  # for clipped: the largest value of a block, before it gets unit length again

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from crnr_cli.arrays import Array
@@ -21,6 +20,7 @@ from crnr_cli.recipe.base import (
     describe_jpegs,
     is_one_color,
 )
+from crnr_cli.records import dataclass
 from crnr_cli.wording import Note
 
 _LARGEST_NATIVE = 64  # if all images have the same size, at most this, they keep it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from crnr_cli.recipe.network import Network
 from crnr_cli.recipe.pixels import RawPixels
 from crnr_cli.recipe.steps import Parts, Pca, Power
 from crnr_cli.recipe.whitening import Whiten
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 STEPS: dict[str, type[Step]] = {

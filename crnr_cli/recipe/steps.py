@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ from crnr_cli.arrays import Array
 from crnr_cli.choices import AUTO
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.recipe.base import Block, Extractor, Section, Step, Stored
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 _LARGEST = 100  # beyond that, all values but the largest vanish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.recipe.base import Block, Step, Stored
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 _SMALLEST_RHO = 0.01  # below that, rounding errors decide

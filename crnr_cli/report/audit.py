@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.thumbnails import data_uri
 from crnr_cli.jobs.audit import AuditReport
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.report.found_images import FoundImages, ImageSearch, find_images
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from crnr_cli.gallery.gallery import FittedGallery
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.thumbnails import data_uri
 from crnr_cli.jobs.evaluate import LEAKS, EvaluateReport
+from crnr_cli.records import dataclass
 from crnr_cli.report.found_images import ImageSearch, find_images, search_beside
 from crnr_cli.report.names import common_folder, printable
 from crnr_cli.report.pages import write_page

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.report.plots import (
     COLORS,
     TILES_ABOVE,

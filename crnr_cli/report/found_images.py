@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from crnr_cli.arrays import Array
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.regions import hash_image, image_of
 from crnr_cli.images.thumbnails import SIDE, read_thumbnails
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import is_table
 from crnr_cli.system.names import with_slashes
 from crnr_cli.wording import is_or_are

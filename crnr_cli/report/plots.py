@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +12,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.errors import UsageError
 from crnr_cli.recipe.steps import Tile
+from crnr_cli.records import dataclass
 from crnr_cli.system.files import replacing
 from crnr_cli.system.folders import elsewhere
 

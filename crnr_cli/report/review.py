@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.images.thumbnails import data_uri, shrink
 from crnr_cli.jobs.review import ReviewItem, ReviewReport, find_supporters, limit_note
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.report.found_images import (
     MISSING,
     OUTSIDE,

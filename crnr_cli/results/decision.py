@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from crnr_cli.arrays import (
     take_columns,
     to_dense,
 )
+from crnr_cli.records import dataclass
 from crnr_cli.results.probability import Thresholds, round_probabilities
 
 OK = "ok"

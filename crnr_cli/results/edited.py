@@ -6,12 +6,12 @@ import heapq
 import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.results.table import RESIDUAL
 from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, require_file, require_utf_8

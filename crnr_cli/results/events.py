@@ -12,7 +12,6 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, BinaryIO, TypeAlias
@@ -22,6 +21,7 @@ import numpy as np
 from crnr_cli.arrays import Array, to_dense
 from crnr_cli.images.events import group_by_gap, group_by_key
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import REJECTED, UNKNOWN
 from crnr_cli.results.probability import DECIMALS, Calibrated
 from crnr_cli.results.table import DATE, EVENT_COLUMNS, RESIDUAL, quote_name

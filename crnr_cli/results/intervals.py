@@ -16,12 +16,12 @@ perfect. The interval is Wilson's for a share, with the number of queries that g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.results.scores import Interval, Scores, wilson_interval
 
 _PRIOR = 0.5  # weight of the smoothing, in queries per class

@@ -14,11 +14,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from crnr_cli.errors import OutputError
+from crnr_cli.records import dataclass
 from crnr_cli.system.files import claimed, disk_errors
 
 Identity = Mapping[str, str | int | float | None]  # everything that the bytes of the output depend on

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crnr_cli.arrays import Array, Values, as_float64, map_values, row_minima, row_sums, take_columns
+from crnr_cli.records import dataclass
 
 if TYPE_CHECKING:
     from crnr_cli.results.taxa import BroaderClasses

@@ -14,12 +14,12 @@ import os
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from crnr_cli.errors import OutputError
+from crnr_cli.records import dataclass
 from crnr_cli.results.journal import Identity, describe_differences
 from crnr_cli.system.files import partial_of, sha256_of, state_of
 from crnr_cli.wording import format_count, has_or_have

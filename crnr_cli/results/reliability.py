@@ -9,11 +9,11 @@ B = 15 bins, or fewer if they would hold fewer than 20 answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
 from crnr_cli.results.scores import Interval, guess_probability, wilson_interval
 

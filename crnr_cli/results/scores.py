@@ -6,12 +6,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
 from crnr_cli.system.names import Spellings
 

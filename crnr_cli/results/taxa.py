@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, FewClasses, Values
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import BROADER, OK, REJECTED, UNKNOWN, Answers, Prediction, is_too_close
 from crnr_cli.results.probability import round_probabilities
 from crnr_cli.results.scores import Interval, has_answer, wilson_interval

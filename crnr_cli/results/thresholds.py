@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import BROADER, UNKNOWN, Prediction
 from crnr_cli.results.probability import DECIMALS
 from crnr_cli.results.reliability import best_guess

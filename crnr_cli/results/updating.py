@@ -17,12 +17,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from crnr_cli.errors import OutputError
+from crnr_cli.records import dataclass
 from crnr_cli.results.journal import Done, Identity, Journal, describe_differences
 from crnr_cli.results.record import Listed, Rows, State
 from crnr_cli.system import descriptors

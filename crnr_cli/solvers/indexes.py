@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.progress import Progress, silent
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.graph import Graph, build_graph, graph_bytes, graph_without, hideable
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system.extras import require_packages

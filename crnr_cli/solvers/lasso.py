@@ -11,11 +11,11 @@ where a is an over-relaxation between 1 and 2. mu and a only change the speed of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 from crnr_cli.solvers.factors import Factor, FactorForm, cheaper_form, factorize_dense, factorize_low_rank
 from crnr_cli.solvers.neighbors import LocalFactor, Neighborhoods, factorize_local
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from crnr_cli.arrays import Array
+from crnr_cli.records import dataclass
 
 _BLOCK = 8192  # samples compared with all queries of a batch at once
 _BATCH = 512  # queries compared at once: with a block, the products take 16 MB

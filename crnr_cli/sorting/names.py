@@ -6,11 +6,11 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from string import Formatter
 
 from crnr_cli.errors import UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.results.decision import OK, UNKNOWN, Prediction
 from crnr_cli.system.names import percent_escape, to_portable, with_slashes
 from crnr_cli.wording import not_one_of

@@ -8,11 +8,12 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import OutputError
+from crnr_cli.records import dataclass
 from crnr_cli.system import descriptors, folders
 from crnr_cli.system.files import LONGEST_NAME as LONGEST_NAME
 from crnr_cli.system.files import longest_name as longest_name

@@ -9,13 +9,14 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, OutputError
 from crnr_cli.progress import Progress
+from crnr_cli.records import dataclass
 from crnr_cli.sorting.names import shorten_name
 from crnr_cli.sorting.placing import (
     LONGEST_NAME,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -13,13 +13,14 @@ from crnr_cli.images.pixels import MAX_PIXELS, PixelRequest
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.images.regions import MARGIN
 from crnr_cli.progress import Progress
+from crnr_cli.records import dataclass
 from crnr_cli.sources.compact_listing import to_json_texts
 from crnr_cli.sources.formats import Keys
-from crnr_cli.sources.label_table import LabelOptions
 from crnr_cli.system.cores import available_cores
 
 if TYPE_CHECKING:
     from crnr_cli.sources.boxes import BoxOptions
+    from crnr_cli.sources.label_table import LabelOptions
 
 Kind = Literal["pictures", "features"]  # as files store it; messages say images
 Span = tuple[int, int]  # samples of a listing: start and stop, as in a slice

@@ -11,12 +11,13 @@ import math
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, first_line
 from crnr_cli.images.regions import BAD_BOX, Box, Region
+from crnr_cli.records import dataclass
 from crnr_cli.sources.compact_listing import ImageFile
 from crnr_cli.sources.images import NO_BOX, Images, NamedFolder, is_named_like_image
 from crnr_cli.system.csv_file import DecimalSigns, opened_csv, refuse_separators, require_file, require_utf_8

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, islice
 from typing import Any, NamedTuple, overload
 
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import SampleError
+from crnr_cli.records import dataclass
 
 PER_BLOCK = 1024  # files
 

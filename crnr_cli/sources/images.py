@@ -6,7 +6,7 @@ import math
 import os
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import compress, islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from crnr_cli.images.pixels import PixelRequest, Pixels, scale_to_bytes
 from crnr_cli.images.pool import Decoded, DecoderPool
 from crnr_cli.images.regions import MARGIN, hash_image, parse_region
 from crnr_cli.progress import Progress
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.compact_listing import CompactListing, ImageFile, to_json_texts
 from crnr_cli.sources.formats import Keys

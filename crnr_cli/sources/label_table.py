@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.system.csv_file import (
     note_separator,
     opened_csv,

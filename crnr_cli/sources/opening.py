@@ -16,8 +16,6 @@ from crnr_cli.images.regions import MARGIN, image_of
 from crnr_cli.sources.base import InputOptions, Source
 from crnr_cli.sources.formats import Keys, is_table
 from crnr_cli.sources.images import Images
-from crnr_cli.sources.label_table import LabelOptions, Labels
-from crnr_cli.sources.tables import open_tables
 from crnr_cli.sources.walk import Lister, list_images, list_named_images
 from crnr_cli.system.names import ON_WINDOWS, normalize_path, quote_word, stat_or_none, to_listed_form
 from crnr_cli.system.outputs import refuse_inputs, refuse_inside, refuse_listed
@@ -25,6 +23,7 @@ from crnr_cli.wording import format_count, is_or_are, not_one_of, suggest_simila
 
 if TYPE_CHECKING:
     from crnr_cli.sources.boxes import DetectedImages
+    from crnr_cli.sources.label_table import LabelOptions, Labels
 
 _SHOWN = 3  # paths
 _MOST_WORDS = 5  # of a name with spaces
@@ -112,10 +111,7 @@ def open_source(
     if tables and len(tables) < len(names):
         _refuse_mixture(tables, names)
     if options.keys != Keys() and not tables:
-        raise UsageError(
-            "--features-key, --labels-key and --samples-axis apply to feature files, but "
-            f"{names[0] if names else 'the label table'} is not a feature file; leave them out"
-        )
+        raise _keys_error(names)
     for path in paths:
         if os.path.isdir(path):  # noqa: PTH112, which raises if access is denied
             refuse_inside(path)
@@ -130,12 +126,14 @@ def open_source(
         source = _list_labelled_images(options.labels)
     elif detected is not None and not names:
         source = list_named_images(detected.find_places())
+    elif tables:
+        from crnr_cli.sources.tables import open_tables  # here, because most queries are images
+
+        source = open_tables(tables, options.keys)
     else:
-        source = (
-            open_tables(tables, options.keys) if tables else list_images(names, options.nul_separated, lister)
-        )
-        if options.labels is not None and len(source):
-            source = apply_label_table(source, options.labels)
+        source = list_images(names, options.nul_separated, lister)
+    if options.labels is not None and names and len(source):
+        source = apply_label_table(source, options.labels)
     listed = (
         (image_of(path) if "#" in path else path, size, mtime_ns)
         for path, _, size, mtime_ns in source.listing()
@@ -146,6 +144,13 @@ def open_source(
     if detected is not None or (options.dates, options.box_margin) != (None, MARGIN):
         return _read_as_asked(source, options, detected)
     return source
+
+
+def _keys_error(names: Sequence[str]) -> UsageError:
+    return UsageError(
+        "--features-key, --labels-key and --samples-axis apply to feature files, but "
+        f"{names[0] if names else 'the label table'} is not a feature file; leave them out"
+    )
 
 
 def _is_missing(path: Path) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -18,6 +18,7 @@ from crnr_cli.arrays import Array, Batch, Stamp, take_rows
 from crnr_cli.errors import DataError
 from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.images.pool import DecoderPool
+from crnr_cli.records import dataclass
 from crnr_cli.sources.base import Kind, Source, Span
 from crnr_cli.sources.formats import Keys, reader_of
 from crnr_cli.sources.formats.choice import choose_arrays

@@ -6,13 +6,14 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.images.regions import MARGIN, find_region, image_of
+from crnr_cli.records import dataclass
 from crnr_cli.sources.compact_listing import PER_BLOCK, CompactListing, ImageFile, ListingBlock
 from crnr_cli.sources.images import Images, NamedFolder
 from crnr_cli.system.files import OWN_ENDINGS

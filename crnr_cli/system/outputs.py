@@ -12,10 +12,10 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 
 from crnr_cli.errors import OutputError, UsageError
+from crnr_cli.records import dataclass
 from crnr_cli.system.files import (
     check_output,
     declared,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -14,6 +13,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.system import memory
 from crnr_cli.system.extras import require_packages
 from crnr_cli.wording import format_count

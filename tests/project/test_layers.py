@@ -30,6 +30,7 @@ ROOT_MODULES = {
     "errors",
     "estimators",
     "progress",
+    "records",
     "wording",
 }
 REGISTRIES = {"methods", "cli"}  # rooms whose door is more than a docstring

@@ -6,10 +6,11 @@ It contains names of modules, so that a reader is only imported if a file needs 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from crnr_cli.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Arrays, FormatReader, Keys, Refused
 from crnr_cli.sources.formats.axes import MAX_AXES, Cells, format_shape, sample_axis, table_of
 from crnr_cli.sources.formats.labels import class_axis, read_labels

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from crnr_cli.errors import DataError, NotANumberError
+from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 _LABEL_NAMES = ("label", "labels", "class", "target")

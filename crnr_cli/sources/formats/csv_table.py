@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -16,6 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError, NotANumberError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Arrays, FormatReader
 from crnr_cli.sources.formats.columns import Columns
 from crnr_cli.sources.formats.labels import require_room

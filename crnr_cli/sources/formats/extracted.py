@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Stamp, take_rows
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Refused
 from crnr_cli.sources.formats.labels import read_at_once, read_texts, require_room
 from crnr_cli.system.names import class_key

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from crnr_cli import __version__
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import BEST_RATIO, FormatReader, Refused
 from crnr_cli.sources.formats.extracted import FORMAT, VERSION
 from crnr_cli.sources.formats.hdf5_text_process import text_memory_limit, text_seconds_limit

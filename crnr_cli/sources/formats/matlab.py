@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import FormatReader, Refused
 from crnr_cli.sources.formats.axes import Cells, Transposed
 from crnr_cli.sources.formats.hdf5 import (

@@ -6,7 +6,7 @@ import math
 import os
 import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -15,6 +15,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import BEST_RATIO, Arrays, FormatReader
 from crnr_cli.system import memory
 from crnr_cli.system.outputs import refuse_inputs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
+from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Arrays, FormatReader, Refused
 from crnr_cli.sources.formats.columns import Columns, find_names
 from crnr_cli.sources.formats.labels import require_room
