@@ -92,16 +92,23 @@ class Guard:
     ) -> None:
         self.process, self._memory, self._seconds = process, memory, seconds
         self._usage = other_systems.Usage(process.pid) if other_systems.NEEDED else None
-        self.is_out_of_memory = self._is_out_of_time = False
+        self.is_out_of_memory = self._is_out_of_time = self._is_renewed = False
+        self._before = 0.0  # seconds of work that do not count
+
+    def renew(self) -> None:
+        """Give the process its time again, because it has replied."""
+        self._is_renewed = True
 
     def check(self) -> None:
         if self._usage is None:
             return
         size, seconds = self._usage.measure()
+        if self._is_renewed:
+            self._before, self._is_renewed = seconds, False
         if self._memory is not None and size > self._memory:
             self.is_out_of_memory = True
             self.process.kill()
-        elif self._seconds is not None and seconds > self._seconds:
+        elif self._seconds is not None and seconds - self._before > self._seconds:
             self._is_out_of_time = True
             self.process.kill()
 
@@ -151,10 +158,12 @@ def start_guarded(
     memory: int | None,
     seconds: float,
     messages: IO[bytes] | None = None,
+    is_asked: bool = False,
 ) -> Iterator[Guard]:
     """Run a module of this package that reads an untrusted file, under guard; kill it after an error.
 
-    Read its output from the guard's `process`. Its stderr goes to the file `messages`.
+    Read its output from the guard's `process`. Its stderr goes to the file `messages`. With `is_asked`, it
+    reads requests from its stdin.
     """
     import subprocess  # here, because decoders need none
 
@@ -162,7 +171,7 @@ def start_guarded(
         python_command(module, *arguments),
         # More threads would only reserve memory, and the process has little.
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if is_asked else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=messages or subprocess.DEVNULL,
         creationflags=NO_WINDOW,

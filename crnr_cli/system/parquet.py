@@ -1,35 +1,47 @@
-"""Parquet, which an optional package reads and writes: the only module that uses it."""
+"""Parquet, which an optional package reads and writes: only this module and `parquet_process` use it.
+
+Files are written here. They are read in a child process, because pyarrow ends the whole process on some
+damaged files.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import threading
+import weakref
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import accumulate, islice
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Self
 
 import numpy as np
 
 from crnr_cli.arrays import Array
 from crnr_cli.errors import DataError
 from crnr_cli.records import dataclass
-from crnr_cli.system import memory
+from crnr_cli.system import memory, spares
+from crnr_cli.system.child import crash_reason, start_guarded
 from crnr_cli.system.extras import require_packages
+from crnr_cli.system.parquet_process import BASE_BYTES, SECONDS, WrongRowError
+from crnr_cli.system.signals import ignoring_broken_pipes
 from crnr_cli.wording import format_count
 
 Kind = Literal["number", "text", "numbers", "texts", "other"]
+Reply = tuple[Mapping[str, Any], list[Array]]  # a description, and bytes
 
 MAGIC = b"PAR1"  # the first bytes of a file
+_COMMAND = ("crnr_cli.system.parquet_process",)
 _NUMBERS_PER_BATCH = 2**20
 _ROWS_PER_BATCH = 4096
 _ROWS_PER_GROUP = 16_384  # written at once
-_LONGEST_TEXT = 2**16  # bytes
 _TEXT_PER_BATCH = 2**25  # bytes
 _CHECKED_EVERY = 2**24  # bytes of text that were not there before
 _COPIES = 3  # of a page, or of a batch, while pyarrow decodes it
-_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY = 0, 2, 6, 8  # encodings of a page
-_LONGEST_HEADER = 2**18  # bytes; the header of a page may contain the least and the greatest of its texts
+_OPEN_TABLES = 4  # that are read in part, each by a process
 
 
 @dataclass(frozen=True)
@@ -41,40 +53,41 @@ class Column:
 
 
 class ParquetFile:
-    """A file that is read a few rows at a time, whatever it declares."""
+    """A file that is read a few rows at a time, whatever it declares, by a process of its own."""
 
     def __init__(self, path: Path) -> None:
         require_packages("parquet", f"{path}: a Parquet file", "pyarrow")
         self.path = path
-        with self._failures():
-            found = self._open()
-            metadata = found.metadata
-            self._edges = list(
-                accumulate(
-                    (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)), initial=0
-                )
-            )
-            if min(np.diff(self._edges), default=0) < 0 or self._edges[-1] != metadata.num_rows:
-                raise ValueError("the row groups do not have the declared number of rows")
-            self.columns = [_column(field) for field in found.schema_arrow]
-        self.n_rows = int(self._edges[-1])
+        facts, _ = self._ask("facts")
+        self._edges: list[int] = list(accumulate(facts["groups"], initial=0))
+        if min(facts["groups"], default=0) < 0 or self._edges[-1] != facts["rows"]:
+            raise _unreadable(path, "the row groups do not have the declared number of rows")
+        self.columns = [
+            Column(name, kind, type, np.dtype(dtype)) for name, kind, type, dtype in facts["columns"]
+        ]
+        self.n_rows = self._edges[-1]
 
     def read_batches(
-        self, names: Sequence[str], first: int, rows: int = _ROWS_PER_BATCH
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield batches of at most `rows` rows from the `first` row's group on, each with its first row."""
-        with self._failures():
-            group = max(0, bisect_right(self._edges, first) - 1)
-            at = self._edges[group]
-            groups = range(group, len(self._edges) - 1)
-            for batch in self._open().iter_batches(rows, row_groups=groups, columns=list(names)):
-                # Columns with the same name, or with a dot in the name, are found in another number.
-                if batch.schema.names != list(names):
-                    raise ValueError(f"the columns {', '.join(names)} cannot be told from others")
-                yield at, batch
-                at += batch.num_rows
-            if at != self.n_rows:
-                raise ValueError(f"{format_count(at, 'row')} instead of {self.n_rows}")
+        self, what: str, first: int, rows: int = _ROWS_PER_BATCH, **details: Any
+    ) -> Iterator[tuple[int, int, Reply]]:
+        """Yield batches of at most `rows` rows from the `first` row's group on.
+
+        Each comes with its first row and the number of its rows. `details` are part of the request.
+        """
+        at = self.edge_before(first)
+        group = max(0, bisect_right(self._edges, first) - 1)
+        with _Conversation(self.path, what, group=group, rows=rows, **details) as replies:
+            for line, buffers in replies:
+                if at + line["rows"] == self.n_rows:
+                    replies.finish()  # here, as a caller that counts rows does not continue after the last
+                yield at, line["rows"], (line, buffers)
+                at += line["rows"]
+        if at != self.n_rows:
+            raise _unreadable(self.path, f"{format_count(at, 'row')} instead of {self.n_rows}")
+
+    def edge_before(self, row: int) -> int:
+        """Return the first row of the row group that contains a row."""
+        return self._edges[max(0, bisect_right(self._edges, row) - 1)]
 
     def values(self, name: str) -> list[Any]:
         """Return a column as Python's numbers, texts or lists; None where a value is missing.
@@ -85,143 +98,221 @@ class ParquetFile:
         texts: dict[str, str] = {}
         size = checked = 0
         work = (f"{self.path}: column {name}", "save fewer rows per file")
-        with self._failures():
-            pages = self._measure_pages(name)
-            memory.require_memory(_COPIES * pages.largest, *work)
-        for _, batch in self.read_batches([name], 0, pages.rows_per_batch()):
-            with self._failures():
-                if batch.nbytes > _LONGEST_TEXT:
-                    _refuse_long_texts(batch.column(0))
-                n_known = len(texts)
-                found += _share_texts(batch.column(0).to_pylist(), texts)
-                size += sum(map(len, islice(reversed(texts), len(texts) - n_known)))
-                if size - checked > _CHECKED_EVERY:
-                    memory.require_memory(_CHECKED_EVERY, *work)
-                    checked = size
+        pages, _ = self._ask("pages", name=name)
+        memory.require_memory(_COPIES * pages["largest"], *work)
+        is_number = all(one.kind == "number" for one in self.columns if one.name == name)
+        most = _ROWS_PER_BATCH if is_number else _TEXT_PER_BATCH // pages["per_row"]
+        rows = max(1, min(_ROWS_PER_BATCH, most))
+        for _, _, (line, buffers) in self.read_batches("values", 0, rows, name=name):
+            n_known = len(texts)
+            try:
+                found += _unpack(line["values"], iter(buffers), texts)
+            except UnicodeDecodeError as e:
+                raise _unreadable(self.path, f"the column {name} has text that is not UTF-8") from e
+            size += sum(map(len, islice(reversed(texts), len(texts) - n_known)))
+            if size - checked > _CHECKED_EVERY:
+                memory.require_memory(_CHECKED_EVERY, *work)
+                checked = size
         return found
-
-    def _measure_pages(self, name: str) -> Pages:
-        """Return the sizes of a column's pages by their headers: those at the end of a file may be wrong."""
-        measured = Pages()
-        metadata = self._open().metadata
-        with self.path.open("rb") as file:
-            for group in range(metadata.num_row_groups):
-                chunks = map(metadata.row_group(group).column, range(metadata.num_columns))
-                for chunk in chunks:
-                    if f"{chunk.path_in_schema}.".startswith(f"{name}."):
-                        measured.add_chunk(file, chunk)
-        return measured
 
     def width(self, name: str) -> int:
         """Return the length of the first list of a column; 0 without any."""
-        for _, batch in self.read_batches([name], 0, rows=1):
-            with self._failures():
-                return len(batch.column(0)[0]) if batch.column(0)[0].is_valid else 0
-        return 0
+        line, _ = self._ask("width", name=name)
+        return int(line["width"])
 
-    def _open(self) -> Any:
-        import pyarrow.parquet
-
-        return pyarrow.parquet.ParquetFile(self.path)
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except DataError:
-            raise
-        except Exception as e:  # a damaged or malicious file may raise anything
-            reason = str(e).partition("\n")[0]
-            raise DataError(f"{self.path}: not a readable Parquet file ({reason})") from e
-
-
-class Pages:
-    """The pages of a column: what they take in memory, at once and for each row."""
-
-    def __init__(self) -> None:
-        self.largest = 0  # bytes, uncompressed
-        self._per_row = 1
-
-    def rows_per_batch(self) -> int:
-        return max(1, min(_ROWS_PER_BATCH, _TEXT_PER_BATCH // self._per_row))
-
-    def add_chunk(self, file: BinaryIO, chunk: Any) -> None:
-        """Read the headers of all pages of a column in a row group, as pyarrow finds them."""
-        at, above = chunk.data_page_offset, chunk.dictionary_page_offset
-        if above and above < at:
-            at = above
-        remaining = chunk.num_values
-        while remaining > 0:
-            file.seek(at)
-            header = ThriftReader(file.read(_LONGEST_HEADER))
-            page = header.read_struct()
-            size, stored = page[2], page[3]
-            if min(size, stored) < 0:
-                raise ValueError(f"a page at byte {at} has a negative size")
-            data = page.get(5) or page.get(8) or {}
-            encoding = data.get(2 if 5 in page else 4)
-            self.largest = max(self.largest, size)
-            # A row of a dictionary, or one that repeats the beginning of another, may be as long as the page.
-            is_short = data and encoding in (_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY)
-            self._per_row = max(self._per_row, size // max(1, data[1]) if is_short else size)
-            remaining -= max(0, data.get(1, 0))
-            at += header.at + stored
-
-
-class ThriftReader:
-    """Reads structures of Thrift's compact protocol, in which headers of pages are stored."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self.at = data, 0
-
-    def read_struct(self) -> dict[int, Any]:
-        """Return integers and structures by the number of their field; ValueError if it is not complete."""
-        found: dict[int, Any] = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            found[number] = self._value(head & 15)
+    def _ask(self, what: str, **details: Any) -> Reply:
+        """Return the only reply to a request."""
+        with _Conversation(self.path, what, **details) as replies:
+            found = next(iter(replies))
+            replies.finish()
         return found
 
-    def _value(self, kind: int, *, in_list: bool = False) -> Any:
-        match kind:
-            case 1 | 2 if not in_list:  # true and false have no content
-                return kind == 1
-            case 1 | 2 | 3:
-                return self._byte()
-            case 4 | 5 | 6:
-                return self._integer()
-            case 7:  # a floating-point number
-                self.at += 8
-            case 8:  # text
-                length = self._varint()
-                self.at += length
-            case 9 | 10:  # a list or set
-                head = self._byte()
-                for _ in range(self._varint() if head >> 4 == 15 else head >> 4):
-                    self._value(head & 15, in_list=True)
-            case 12:
-                return self.read_struct()
-            case _:
-                raise ValueError(f"the header of a page has a field of kind {kind}")
+
+class _Conversation:
+    """One request about a file, and the replies of the process that reads it."""
+
+    def __init__(self, path: Path, what: str, **details: Any) -> None:
+        self._path, self._request = path, {"what": what, "path": _name_for_child(path), **details}
+        self._is_done = False
+
+    def __enter__(self) -> Self:
+        spare = spares.take(_Reader, _COMMAND)
+        self._reader = spare or _Reader()
+        try:
+            self._line = self._reader.ask(self._request)
+            if not self._line and spare:  # it ended while it had nothing to do
+                self._reader.end()
+                self._reader = _Reader()
+                self._line = self._reader.ask(self._request)
+        except BaseException:
+            self._reader.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._is_done:
+            self._reader.end()
+
+    def __iter__(self) -> Iterator[Reply]:
+        while (reply := self._receive()) is not None:
+            yield reply
+
+    def finish(self) -> None:
+        """Leave the process to the next request, as the last reply has come."""
+        while (reply := self._receive()) is not None:
+            if reply[0].get("rows"):
+                raise _unreadable(self._path, "it has more rows than it declares")
+
+    def _receive(self) -> Reply | None:
+        """Return the next reply, or None after the last; DataError if the request failed."""
+        if self._is_done:
+            return None
+        line, self._line = self._line or self._reader.read_line(), b""
+        if not line.endswith(b"\n"):
+            raise self._reader.death(self._path)
+        header = json.loads(line)
+        buffers = [np.empty(size, np.uint8) for size in header["sizes"]]
+        if not all(map(self._reader.fill, buffers)):
+            raise self._reader.death(self._path)
+        if "end" not in header:
+            return header, buffers
+        self._is_done = True
+        spares.put(self._reader)
+        match header["end"]:
+            case "failed":
+                raise _unreadable(self._path, header["reason"])
+            case "too large":
+                raise _too_large(self._path)
+            case "wrong row":
+                raise WrongRowError(header["row"])
         return None
 
-    def _byte(self) -> int:
-        if self.at >= len(self._data):
-            raise ValueError("the header of a page is not complete")
-        self.at += 1
-        return self._data[self.at - 1]
 
-    def _varint(self) -> int:
-        value = shift = 0
-        while (byte := self._byte()) >= 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        return value | byte << shift
+class _Reader:
+    """A process that reads Parquet files. `parquet_process` describes the protocol."""
 
-    def _integer(self) -> int:
-        value = self._varint()
-        return value >> 1 ^ -(value & 1)
+    def __init__(self) -> None:
+        free = memory.free_bytes()
+        limit = None if free is None else BASE_BYTES + free
+        self.origin = spares.current_origin(_COMMAND)
+        self._folder = _identify_folder()
+        self._open = ExitStack()
+        self._guard = self._open.enter_context(
+            start_guarded(*_COMMAND, str(limit or 0), memory=limit, seconds=2 * SECONDS, is_asked=True)
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be used: relative paths still have to start from the folder of its start."""
+        return self._guard.process.poll() is None and self._folder == _identify_folder()
+
+    def ask(self, request: Mapping[str, Any]) -> bytes:
+        """Send a request, and return the first line of the reply."""
+        requests = self._guard.process.stdin
+        assert requests is not None
+        with ignoring_broken_pipes():
+            requests.write(json.dumps(request).encode() + b"\n")
+            requests.flush()
+        return self.read_line()
+
+    def read_line(self) -> bytes:
+        """Return a line; without its end if the process died."""
+        assert self._guard.process.stdout is not None
+        line: bytes = self._guard.process.stdout.readline()
+        self._guard.renew()
+        return line
+
+    def fill(self, buffer: Array) -> bool:
+        """Fill a buffer with the next bytes, and return whether all of them came before the process died."""
+        output: Any = self._guard.process.stdout
+        return len(buffer) == 0 or bool(output.readinto(buffer) == len(buffer))
+
+    def death(self, path: Path) -> DataError:
+        """Return the error for the file on which the process died."""
+        code = self._guard.process.wait()
+        if self._guard.is_out_of_memory:
+            return _too_large(path)
+        if self._guard.is_out_of_time:
+            return _unreadable(path, "the parser took too long")
+        how = f"crashed with {cause}" if (cause := crash_reason(code)) else f"ended with exit code {code}"
+        return _unreadable(path, f"the parser {how}")
+
+    def end(self) -> None:
+        self._guard.process.kill()
+        with ignoring_broken_pipes():  # a buffered request that the process will not read
+            self._open.close()
+
+
+def _identify_folder() -> tuple[int, int]:
+    folder = Path().stat()
+    return folder.st_dev, folder.st_ino
+
+
+def _name_for_child(path: Path) -> str:
+    """Return the path, with links followed: links such as /dev/stdin lead elsewhere in the child."""
+    return os.path.realpath(path) if path.is_symlink() else str(path)
+
+
+def _unreadable(path: Path, reason: str) -> DataError:
+    return DataError(f"{path}: not a readable Parquet file ({reason}); write it again")
+
+
+def _too_large(path: Path) -> DataError:
+    return DataError(f"{path}: needs more memory than there is; save fewer rows per file")
+
+
+@dataclass(frozen=True)
+class OtherValue:
+    """A value that is neither a number nor a text, such as a time."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _unpack(packed: Mapping[str, Any], buffers: Iterator[Array], known: dict[str, str]) -> list[Any]:
+    """Return the values that `parquet_process` packed, with one object for all equal texts."""
+    if "lists" in packed:
+        lengths = next(buffers).view(np.int64).tolist()
+        inner = iter(_unpack(packed["lists"], buffers, known))
+        return [None if length < 0 else list(islice(inner, length)) for length in lengths]
+    if "texts" in packed:
+        edges = next(buffers).view(np.int64).tolist()
+        content = next(buffers).tobytes()
+        # Most text is ASCII, of which pieces are cut faster.
+        whole = content.decode("ascii") if content.isascii() else None
+        pieces = pairwise(edges)
+        found = (
+            [whole[a:b] for a, b in pieces]
+            if whole is not None
+            else [str(content[a:b], "utf-8") for a, b in pieces]
+        )
+        texts: list[Any] = [known.setdefault(text, text) for text in found]
+        for place in packed["texts"]:  # a dictionary may have a missing text
+            texts[place] = None
+        texts.append(None)  # at -1
+        return [texts[place] for place in next(buffers).view(np.int64).tolist()]
+    if "numbers" in packed:
+        values: list[Any] = next(buffers).view(packed["numbers"]).tolist()
+        for place in np.flatnonzero(next(buffers) == 0).tolist():
+            values[place] = None
+        return values
+    return _share_texts(packed["plain"], known)
+
+
+def _share_texts(values: list[Any], known: dict[str, str]) -> list[Any]:
+    """Return plain values with one object for all equal texts, and add new texts to the known ones."""
+    return [
+        known.setdefault(value, value)
+        if isinstance(value, str)
+        else _share_texts(value, known)
+        if isinstance(value, list)
+        else OtherValue(known.setdefault(value["text"], value["text"]))
+        if isinstance(value, dict)
+        else value
+        for value in values
+    ]
 
 
 class ParquetNumbers:
@@ -235,11 +326,9 @@ class ParquetNumbers:
         kinds = {column.dtype for column in columns}
         # Only these types have a value for missing numbers.
         self.dtype = kinds.pop() if len(kinds) == 1 and max(kinds).kind == "f" else np.dtype(np.float64)
-        self._batches: Iterator[tuple[int, Any]] | None = None
-        self._held, self._at = (
-            np.empty((0, width), self.dtype),
-            0,
-        )  # the rows that have been read, and the first of them
+        self._batches: Generator[tuple[int, Array]] | None = None
+        # The rows that have been read, and the first of them.
+        self._held, self._at = np.empty((0, width), self.dtype), 0
 
     def __len__(self) -> int:
         return self._file.n_rows
@@ -255,6 +344,10 @@ class ParquetNumbers:
             found: Array = np.asarray(self)[where]
             return found
         start, stop, _ = where.indices(len(self))
+        with _lock:
+            return self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Array:
         is_near = self._at <= start <= self._at + len(self._held) + _ROWS_PER_GROUP
         if start < stop and (self._batches is None or not is_near):
             self._restart(start)
@@ -270,10 +363,22 @@ class ParquetNumbers:
         return out
 
     def _restart(self, first: int) -> None:
+        self.close()
         rows = max(1, min(_ROWS_PER_BATCH, _NUMBERS_PER_BATCH // max(1, self.shape[1])))
-        self._batches = self._file.read_batches(self._names, first, rows)
+        self._batches = self._read_batches(first, rows)
         self._held, self._at = self._held[:0], 0
+        _opened.append(weakref.ref(self))
+        if len(_opened) > _OPEN_TABLES and (oldest := _opened.popleft()()):
+            oldest.close()
         self._next()
+
+    def close(self) -> None:
+        """End the process that reads; any further reading starts one again."""
+        with suppress(ValueError):
+            _opened.remove(weakref.ref(self))
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
 
     def _next(self) -> None:
         assert self._batches is not None
@@ -281,28 +386,28 @@ class ParquetNumbers:
         if found is None:
             self._batches = None
             raise DataError(f"{self._file.path}: was changed while it was being read; run the command again")
-        self._at, batch = found
-        with self._file._failures():
-            self._held = self._list_values(batch) if self._is_list else self._values(batch)
+        self._at, self._held = found
 
-    def _values(self, batch: Any) -> Array:
-        out = np.empty((batch.num_rows, self.shape[1]), self.dtype)
-        for i, column in enumerate(batch.columns):
-            out[:, i] = _numbers(column)
-        return out
-
-    def _list_values(self, batch: Any) -> Array:
-        import pyarrow.compute
-
-        column = batch.column(0)
-        lengths = pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero(lengths != self.shape[1])  # also where there is no list
-        if len(wrong):
+    def _read_batches(self, first: int, rows: int) -> Generator[tuple[int, Array]]:
+        details = {
+            "names": self._names,
+            "dtype": self.dtype.str,
+            "width": self.shape[1] if self._is_list else -1,
+        }
+        try:
+            for at, count, (_, buffers) in self._file.read_batches("numbers", first, rows, **details):
+                yield at, buffers[0].view(self.dtype).reshape(count, self.shape[1])
+        except WrongRowError as e:
+            row = self._file.edge_before(first) + e.args[0]
             raise DataError(
-                f"{self._file.path}: row {self._at + int(wrong[0])} of {self._names[0]} does not have "
+                f"{self._file.path}: row {row} of {self._names[0]} does not have "
                 f"{format_count(self.shape[1], 'number')}, as the first row has"
-            )
-        return _numbers(column.flatten()).reshape(batch.num_rows, self.shape[1])
+            ) from e
+
+
+# Tables that have been read in part, if they still exist. One thread at a time reads any of them.
+_opened: deque[weakref.ref[ParquetNumbers]] = deque()
+_lock = threading.RLock()
 
 
 def refuse_other_encodings(names: Iterable[str]) -> None:
@@ -374,58 +479,3 @@ class TableWriter:
     def abandon(self) -> None:
         """Write nothing more, not even the end of the file."""
         self._writer.is_open = False
-
-
-def _column(field: Any) -> Column:
-    import pyarrow
-
-    types, inner = pyarrow.types, field.type
-    is_list = types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner)
-    inner = inner.value_type if is_list else inner
-    if types.is_dictionary(inner):
-        inner = inner.value_type
-    if types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner):
-        return Column(
-            field.name, "numbers" if is_list else "number", str(field.type), np.dtype(inner.to_pandas_dtype())
-        )
-    if types.is_string(inner) or types.is_large_string(inner):
-        return Column(field.name, "texts" if is_list else "text", str(field.type), np.dtype(object))
-    return Column(field.name, "other", str(field.type), np.dtype(object))
-
-
-def _numbers(column: Any) -> Array:
-    """Return the numbers of a column, with NaN where a number is missing."""
-    import pyarrow
-
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pyarrow.types.is_boolean(column.type):
-        column = column.cast(pyarrow.uint8())
-    values: Array = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _share_texts(values: list[Any], known: dict[str, str]) -> list[Any]:
-    """Return the values with one object for all equal texts, and add new texts to the known ones."""
-    return [
-        known.setdefault(value, value)
-        if isinstance(value, str)
-        else _share_texts(value, known)
-        if isinstance(value, list)
-        else value
-        for value in values
-    ]
-
-
-def _refuse_long_texts(column: Any) -> None:
-    """Raise ValueError for long texts: a short file can repeat a long text very often."""
-    import pyarrow
-    import pyarrow.compute
-
-    inner = column.flatten() if hasattr(column, "flatten") and pyarrow.types.is_list(column.type) else column
-    if pyarrow.types.is_dictionary(inner.type):
-        inner = inner.dictionary
-    if pyarrow.types.is_string(inner.type) or pyarrow.types.is_large_string(inner.type):
-        longest = pyarrow.compute.max(pyarrow.compute.binary_length(inner)).as_py() or 0
-        if longest > _LONGEST_TEXT:
-            raise ValueError(f"a text of {format_count(longest, 'byte')}")

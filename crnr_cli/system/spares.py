@@ -62,10 +62,12 @@ def take(kind: type[SpareT], command: Sequence[str]) -> SpareT | None:
     origin = current_origin(command)
     with _lock:
         spares = _take_all()
-        usable = [one for one in spares if isinstance(one, kind) and one.origin == origin and one.is_alive]
+        of_kind = [one for one in spares if isinstance(one, kind)]
+        usable = [one for one in of_kind if one.origin == origin and one.is_alive]
         found = usable.pop() if usable else None
+        _idle.extend(one for one in spares if one not in of_kind)
         _idle.extend(usable)
-    for spare in spares:
+    for spare in of_kind:
         if spare is not found and spare not in usable:
             spare.end()
     return found

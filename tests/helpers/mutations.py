@@ -24,6 +24,7 @@ from crnr_cli.images.pixels import PixelRequest
 from crnr_cli.jobs.evaluate import evaluate
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
+from crnr_cli.system import spares
 
 # The limits for one file and the processes started for it.
 CPU_SECONDS = 5.0  # which others on the machine do not lengthen, as they do
@@ -117,6 +118,11 @@ def main() -> None:
     kind, name, first, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     for number in (signal.SIGALRM, signal.SIGPROF):  # the end of the process, even inside a C library
         signal.signal(number, signal.SIG_DFL)
+    with spares.kept():  # the processes that read some files, as each of them would take longer to start
+        open_mutated(kind, name, first, count)
+
+
+def open_mutated(kind: str, name: Path, first: int, count: int) -> None:
     data = name.read_bytes()
     whole = OPEN[kind](name)
     damaged = name.with_name("damaged" + name.suffix)

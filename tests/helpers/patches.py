@@ -84,3 +84,20 @@ def remove_scikit_learn(patch: Patch) -> None:
     """Let scikit-learn not be found."""
     found = extras.find_spec
     patch(extras, "find_spec", lambda name: None if name == "sklearn" else found(name))
+
+
+def use_parquet_reader(code: str, patch: Patch) -> list[subprocess.Popen[bytes]]:
+    """Let this code read Parquet files, if there is any, and return its processes: the list grows."""
+    start = subprocess.Popen
+    started: list[subprocess.Popen[bytes]] = []
+
+    def watched(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        is_reader = "crnr_cli.system.parquet_process" in command
+        process = start([sys.executable, "-c", code] if is_reader and code else command, **options)
+        if is_reader:
+            started.append(process)
+        return process
+
+    patch(spares, "_idle", [])
+    patch(subprocess, "Popen", watched)
+    return started

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow.parquet
 import pytest
 import scipy.io
 
@@ -28,6 +29,7 @@ SESSION = """
 build gallery --calibrate
 build numbers.mat -o mat.h5
 build texts.h5 -o texts-gallery.h5
+build numbers.parquet -o parquet.h5
 build many.npz -o large.h5 --neighbors 5
 build many.npz -o large.h5 --neighbors 5 --index ivf
 add large.h5 more.npz
@@ -76,6 +78,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with np.load(start / "more.npz") as more:
         features, labels = more["features"], more["labels"]
     scipy.io.savemat(start / "numbers.mat", {"features": features, "labels": labels.astype(object)})
+    table = pyarrow.table({"features": list(features), "labels": labels.tolist()})
+    pyarrow.parquet.write_table(table, start / "numbers.parquet")
     with h5py.File(start / "texts.h5", "w") as file:
         file["features"] = features
         file.create_dataset("labels", data=labels.astype(object), dtype=h5py.string_dtype())

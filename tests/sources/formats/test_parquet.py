@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
-from crnr_cli.system import parquet
+from crnr_cli.system import parquet, parquet_process
 from crnr_cli.system.extras import describe_missing
 from helpers.patches import set_free_bytes
 from helpers.runner import Outcome, Runner
@@ -187,7 +187,13 @@ def test_a_small_file_of_very_many_rows_takes_little_memory(
         [parquet.Column(name, "number", "float", np.dtype(np.float32)) for name in ("u", "v")],
     )
     assert numbers[2_000_000:2_000_003].tolist() == [[0, 1]] * 3
-    assert pa.total_allocated_bytes() - before < 5_000_000
+    # What the process that reads does, in this process.
+    request = {"what": "numbers", "path": str(tmp_path / "x.parquet"), "names": ["u", "v"], "group": 0}
+    request |= {"rows": 4096, "width": -1, "dtype": "<f4"}
+    for line, buffers in parquet_process.answer(request):
+        assert line.get("end", "done") == "done"
+        assert sum(buffer.nbytes for buffer in buffers) <= 4096 * 8
+        assert pa.total_allocated_bytes() - before < 5_000_000
 
 
 @settings(max_examples=25, deadline=None)
@@ -256,15 +262,18 @@ def test_a_small_file_that_repeats_a_long_text_takes_little_memory(
     assert (tmp_path / "x.parquet").stat().st_size < 10_000
     monkeypatch.setattr(parquet, "_TEXT_PER_BATCH", at_most)
     file = parquet.ParquetFile(tmp_path / "x.parquet")
-    read_batches, sizes = file.read_batches, []
+    read_batches, sizes, sent = file.read_batches, [], []
 
-    def recorded(names: Any, first: int, rows: int) -> Any:
-        for at, batch in read_batches(names, first, rows):
-            sizes.append(batch.nbytes)
-            yield at, batch
+    def recorded(what: str, first: int, rows: int, **details: Any) -> Any:
+        batches = pq.ParquetFile(file.path).iter_batches(rows)  # as the process that reads reads them
+        sizes.extend(batch.nbytes for batch in batches)
+        for at, count, (line, buffers) in read_batches(what, first, rows, **details):
+            sent.append(sum(buffer.nbytes for buffer in buffers))
+            yield at, count, (line, buffers)
 
     monkeypatch.setattr(file, "read_batches", recorded)
     found = file.values("t")
+    assert max(sent) <= len(text) + 10_000
     assert found == values
     assert len({id(one if kind == "one text" else one[0]) for one in found}) == 1
     # A page of plain texts is in memory anyway.

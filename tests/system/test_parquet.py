@@ -1,0 +1,349 @@
+"""The process that reads Parquet files: what it sends is what pyarrow reads, and it may crash."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crnr_cli.errors import DataError
+from crnr_cli.images.pixels import PixelRequest
+from crnr_cli.images.pool import DecoderPool
+from crnr_cli.results.formats import read_answers, read_columns
+from crnr_cli.system import child, parquet, parquet_process, spares
+from crnr_cli.system.parquet import ParquetFile, ParquetNumbers
+from helpers.patches import use_parquet_reader, watch_decoders
+from helpers.runner import Outcome, Runner
+from helpers.samples import draw_image
+
+ENDINGS = {
+    "abort": ("import os; os.abort()", "crashed with signal 6"),
+    "access violation": ("import os; os.kill(os.getpid(), 11)", "crashed with signal 11"),
+    "exit": ("import sys; sys.exit(3)", "ended with exit code 3"),
+    "half a line": ("import sys; sys.stdin.readline(); print('{', end='')", "ended with exit code 0"),
+    "half a buffer": (
+        "import sys; sys.stdin.readline(); print('{\"sizes\": [9]}')",
+        "ended with exit code 0",
+    ),
+    "a long time": ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "took too long"),
+}
+
+
+def write_predictions(path: Path) -> None:
+    labels = {"path": ["a", "b"], "truth": ["x", "y"], "label": ["x", None]}
+    pq.write_table(pa.table({**labels, "margin": [0.5, None]}), path)
+
+
+def write_aborting(path: Path, *, features: bool = False) -> None:
+    """Write a file in whose schema a column is neither required, optional nor repeated.
+
+    pyarrow 26 notices by the level histogram that the column then lacks, and calls abort().
+    """
+    write_predictions(path)
+    if features:
+        pq.write_table(pa.table({"margin": [0.5, 1.5, 2.5], "label": ["a", "b", "a"]}), path)
+    data = path.read_bytes()
+    optional, unknown = b"\x25\x02\x18\x06margin", b"\x25\x12\x18\x06margin"
+    assert data.count(optional) == 1
+    path.write_bytes(data.replace(optional, unknown))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate predictions.parquet",
+        "sort predictions.parquet sorted",
+        "export predictions.parquet -o out.json --to megadetector",
+        "tag predictions.parquet",
+        "build features.parquet",
+        "extract features.parquet -o features.h5",
+        "split features.parquet --train a --test b",
+        "classify features.parquet -o out.csv",
+        "evaluate features.parquet",
+    ],
+)
+def test_a_file_that_crashes_pyarrow_is_an_error(crnr: Runner, command: str) -> None:
+    np.savez("sound.npz", features=np.arange(1.0, 5)[:, None], labels=["a", "b", "a", "b"])
+    assert crnr("build", "sound.npz", "-q").exit == 0
+    name = command.split()[1]
+    write_aborting(Path(name), features=name.startswith("features"))
+    before = crnr.files()
+    refused = crnr(*command.split())
+    assert (refused.exit, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: {name}: not a readable Parquet file (")
+    assert refused.err.endswith("); write it again\n")
+    assert refused.err.count("\n") == 1
+    assert crnr.files() == before
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_process_that_reads_a_crashing_file_ends_with_an_error(crnr: Runner, unbuffered: str) -> None:
+    write_aborting(Path("x.parquet"))
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    refused = crnr.process("evaluate", "x.parquet", env=environment)
+    assert (refused.exit, refused.out, refused.err.count("\n")) == (1, "", 1)
+    assert refused.err.startswith("error: x.parquet: not a readable Parquet file (")
+    write_predictions(Path("x.parquet"))
+    done = crnr.process("evaluate", "x.parquet", "--json", env=environment)
+    assert (done.exit, '"accuracy": 1.0' in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(("code", "words"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize("command", ["evaluate x.parquet", "build x.parquet"])
+def test_a_parser_that_ends_early_is_an_error(
+    crnr: Runner, command: str, code: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_predictions(Path("x.parquet"))
+    started = use_parquet_reader(code, monkeypatch.setattr)
+    assert crnr(*command.split()) == Outcome(
+        1, "", f"error: x.parquet: not a readable Parquet file (the parser {words}); write it again\n"
+    )
+    assert [process.returncode is not None for process in started] == [True]
+
+
+def test_a_parser_without_memory_is_an_error(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_predictions(Path("x.parquet"))
+    code = 'import sys; sys.stdin.readline(); print(\'{"sizes": [], "end": "too large"}\')'
+    use_parquet_reader(code, monkeypatch.setattr)
+    message = "error: x.parquet: needs more memory than there is; save fewer rows per file\n"
+    assert crnr("evaluate", "x.parquet") == Outcome(1, "", message)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_the_process_that_reads_has_a_limit_of_memory() -> None:
+    command = child.python_command("crnr_cli.system.parquet_process", str(2**26))
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b""  # with less than pyarrow takes, it ends at once
+    assert process.returncode != 0
+
+
+def test_a_process_is_kept_for_the_next_request_until_the_block_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"t": [name]}), tmp_path / name / "x.parquet")
+    started = use_parquet_reader("", monkeypatch.setattr)
+    monkeypatch.setattr(spares, "_blocks", 0)
+    with spares.kept():
+        monkeypatch.chdir(tmp_path / "a")
+        assert [ParquetFile(Path("x.parquet")).values("t") for _ in range(3)] == [["a"]] * 3
+        assert len(started) == 1
+        started[-1].kill()
+        started[-1].wait()
+        assert ParquetFile(Path("x.parquet")).values("t") == ["a"]
+        assert len(started) == 2
+        monkeypatch.chdir(tmp_path / "b")
+        assert ParquetFile(Path("x.parquet")).values("t") == ["b"]
+        assert len(started) == 3
+    assert [process.returncode is not None for process in started] == [True] * 3
+    assert ParquetFile(Path("x.parquet")).values("t") == ["b"]
+    assert [process.returncode is not None for process in started[3:]] == [True] * (len(started) - 3)
+
+
+def test_a_process_that_ends_before_its_first_reply_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it was killed at the moment in which it is taken."""
+    pq.write_table(pa.table({"t": ["a"]}), tmp_path / "x.parquet")
+    started = use_parquet_reader("", monkeypatch.setattr)
+    with spares.kept():
+        file = ParquetFile(tmp_path / "x.parquet")
+        started[0].kill()
+        monkeypatch.setattr(parquet._Reader, "is_alive", True)
+        assert file.values("t") == ["a"]
+    assert len(started) == 2
+
+
+def test_few_processes_read_many_files_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = use_parquet_reader("", monkeypatch.setattr)
+    monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", 2)
+    values = np.random.default_rng(0).random((8, 20))
+    tables = []
+    for i, column in enumerate(values):
+        pq.write_table(pa.table({"u": column}), tmp_path / f"{i}.parquet", row_group_size=5)
+        file = ParquetFile(tmp_path / f"{i}.parquet")
+        tables.append(ParquetNumbers(file, file.columns))
+    for start in (0, 3, 11):
+        for column, table in zip(values, tables, strict=True):
+            assert table[start : start + 3].ravel().tolist() == column[start : start + 3].tolist()
+        assert sum(process.poll() is None for process in started) <= parquet._OPEN_TABLES + 1
+    for column, table in zip(values, tables, strict=True):
+        assert table[:].ravel().tolist() == column.tolist()
+    del table
+    tables.clear()
+    assert sum(process.poll() is None for process in started) <= 1
+
+
+MOMENT = datetime.datetime(2026, 1, 31, 12, 30)
+COLUMNS: dict[str, pa.Array] = {
+    "int": pa.array([1, None, -(2**63), 2**63 - 1]),
+    "uint": pa.array([2**64 - 1, None, 0], pa.uint64()),
+    "float": pa.array([0.1, None, float("inf")]),
+    "half": pa.array(np.array([0.5, 2], np.float16)),
+    "bool": pa.array([True, None, False]),
+    "all missing": pa.array([None, None], pa.int16()),
+    "null": pa.nulls(3),
+    "text": pa.array(["a", None, "", "é\U0001f98a", "a"]),
+    "large text": pa.array(["a", None, ""], pa.large_string()),
+    "dictionary": pa.array(["b", None, "a", "b"]).dictionary_encode(),
+    "numbers in a dictionary": pa.array([7, None, 8, 7]).dictionary_encode(),
+    "texts": pa.array([["a", "b"], None, [], [None, "a"]]),
+    "large lists": pa.array([["a", "b"], None, []], pa.large_list(pa.string())),
+    "pairs": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int8(), 2)),
+    "nothing": pa.array([], pa.string()),
+}
+
+
+@pytest.mark.parametrize("group", [1, 2, 9])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_are_those_that_pyarrow_reads(tmp_path: Path, name: str, group: int) -> None:
+    pq.write_table(pa.table({"c": COLUMNS[name]}), tmp_path / "x.parquet", row_group_size=group)
+    found = ParquetFile(tmp_path / "x.parquet").values("c")
+    assert found == pq.read_table(tmp_path / "x.parquet")["c"].to_pylist()
+    assert list(map(type, found)) == [float if isinstance(one, np.float16) else type(one) for one in found]
+
+
+def test_a_dictionary_that_is_longer_than_a_batch_is_sent_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {i % 700}" for i in range(1000)]
+    table = pa.table({"c": pa.array([*texts, None]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", 10)
+    request = {"what": "values", "path": str(tmp_path / "x.parquet"), "name": "c", "group": 0, "rows": 10}
+    replies = list(parquet_process.answer(request))
+    assert max(len(buffers[0]) for line, buffers in replies if "rows" in line) <= 12
+    assert ParquetFile(tmp_path / "x.parquet").values("c") == [*texts, None]
+
+
+def test_values_of_other_types_are_known_by_their_text(tmp_path: Path) -> None:
+    table: dict[str, Any] = {"truth": ["a", "b"], "label": ["a", "a"], "timestamp": [MOMENT, None]}
+    table |= {
+        "margin": [decimal.Decimal("1.5"), None],
+        "days": [[MOMENT.date()], []],
+        "of": [{"a": "b"}, None],
+    }
+    pq.write_table(pa.table(table), tmp_path / "x.parquet")
+    found = read_columns(tmp_path / "x.parquet", ["timestamp", "margin", "of", "days", "none"])
+    assert found["timestamp"] == ["2026-01-31 12:30:00", ""]
+    assert (found["margin"], found["of"]) == (["1.5", ""], ["{'a': 'b'}", ""])
+    assert "none" not in found
+    with pytest.raises(DataError, match=r"x.parquet, row 0: margin is not a number"):
+        read_answers(tmp_path / "x.parquet")
+
+
+def test_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    damaged = pa.array([b"a\xff", b"b"]).view(pa.string())
+    pq.write_table(pa.table({"truth": damaged, "label": ["a", "b"]}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x.parquet: not a readable Parquet file \(.*UTF-?8.*\); write it"):
+        read_answers(tmp_path / "x.parquet")
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="has no /dev/stdin")
+def test_the_file_behind_stdin_is_read(tmp_path: Path) -> None:
+    write_predictions(tmp_path / "x.parquet")
+    code = (
+        "from pathlib import Path; from crnr_cli.results.formats import read_answers; "
+        "print(len(read_answers(Path('/dev/stdin'))))"
+    )
+    with (tmp_path / "x.parquet").open("rb") as stream:
+        done = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"2", b"")
+
+
+READ_AND_WAIT = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from crnr_cli.system import parquet, spares
+parquet._ROWS_PER_BATCH = 100
+with spares.kept():
+    file = parquet.ParquetFile(Path("x.parquet"))
+    numbers = parquet.ParquetNumbers(file, file.columns)
+    if sys.argv[1] == "reading":
+        numbers[:10]
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("state", ["reading", "idle"])
+def test_the_process_ends_with_its_parent(crnr: Runner, state: str) -> None:
+    """Also if the parent is killed, and also with rows that the parent has not read."""
+    pq.write_table(pa.table({"u": np.random.default_rng(0).random(200_000)}), "x.parquet")
+    parent = subprocess.Popen([sys.executable, "-c", READ_AND_WAIT, state], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"begun\n"
+    (number,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    deadline = time.monotonic() + 60
+    while is_running(int(number)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ctrl_c_is_left_to_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"t": ["a"]}), tmp_path / "x.parquet")
+    started = use_parquet_reader("", monkeypatch.setattr)
+    with spares.kept():
+        file = ParquetFile(tmp_path / "x.parquet")
+        started[0].send_signal(signal.SIGINT)
+        assert file.values("t") == ["a"]
+    assert len(started) == 1
+
+
+def test_a_decoder_and_a_reader_of_parquet_wait_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"t": ["a"]}), tmp_path / "x.parquet")
+    draw_image(0, 1, (4, 3)).save(tmp_path / "x.png")
+    readers, decoders = use_parquet_reader("", monkeypatch.setattr), watch_decoders(monkeypatch.setattr)
+    with spares.kept():
+        for _ in range(2):
+            assert ParquetFile(tmp_path / "x.parquet").values("t") == ["a"]
+            assert len(list(DecoderPool(1).decode([str(tmp_path / "x.png")], PixelRequest(None)))) == 1
+        assert (len(readers), len(decoders)) == (1, 1)
+
+
+def test_the_time_of_a_process_begins_again_with_every_reply() -> None:
+    """Where the parent looks at it."""
+    seconds = iter([1.5, 3.0, 4.9, 5.1])
+
+    class Usage:
+        def measure(self) -> tuple[int, float]:
+            return 0, next(seconds)
+
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        guard = child.Guard(process, None, 2.0)
+        guard._usage = Usage()  # type: ignore[assignment]
+        guard.check()
+        guard.renew()
+        guard.check()
+        guard.check()
+        assert not guard.is_out_of_time
+        guard.check()
+        assert guard.is_out_of_time
