@@ -3,30 +3,26 @@
     python benchmarks/soak.py [--nights 300] [--seed 0] [--folder /tmp] [--disk auto|limit]
 
 Each night some images of an inbox are new, changed, renamed, gone or broken, and the mtimes of some jump
-backwards. Then the job runs: `classify inbox -o out.csv --update`, `sort`, and in some nights `add`. Some
-runs are killed at a random moment, some find a full disk, some have a second run beside them, and some have
-`--prune`. A killed run is started again at once, or not before the next night.
+backwards. Then the job runs: in some nights `add`, then `classify inbox -o out.csv --update`, and `sort`.
+Some runs are killed at a random moment, alone or with their child processes, some find a full disk, some have
+a second run at the same time, and some have `--prune`. A killed run is started again at once, or in a later
+night. The clock jumps between nights and during runs: crnr reads the wrong time, and files get wrong mtimes.
 
-After each night the predictions file is compared with a plain model: rows stay in place, rows of changed
-files are replaced, new rows follow in the order of the listing, rows of files that are gone stay (without
---prune), and each row is the row of a plain `classify` of the whole inbox. Another gallery makes all rows
-new.
+After each night, the predictions file and the sorted files are compared with the plain models of
+soak_model.py; after the last night, also with a gallery that is built at once from all examples. No run may
+leave a file, a lock or a process, and neither the memory nor the record per row may grow.
 
 The disk is a small tmpfs if the system permits one; else a limit of the size of files (RLIMIT_FSIZE) stands
-for a full disk. Exits with 1 if the job was wrong in a night.
+for a full disk. It needs Linux. Exits with 1 if anything was wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import math
 import os
 import random
-import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,20 +30,28 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from PIL import Image
+from soak_machine import SECOND, Clock, Ran, Started, processes_of, small_disk, start_crnr
+from soak_model import RowModel, Rows, SortModel, hash_of
 
-CRNR = (sys.executable, "-m", "crnr_cli")
 CLASSES = ("ant", "bee", "cow", "Dog")
 SIDE = 24
 DONE = (0, 3)  # the exit codes of a finished run; 3 if files failed
-DAY = 86_400 * 10**9
-TOLERANCE = 1e-4  # between residuals that were computed in other batches
-TMPFS_BYTES = 32 << 20
-LIMIT = 2048  # bytes that a file may have on a full disk
-SHARES = {"kill": 0.3, "full": 0.1, "two": 0.1, "prune": 0.08, "add": 0.08, "quiet": 0.1}  # of the nights
-Rows = dict[str, list[str]]  # by path, in the order of the file
+DAY = 86_400 * SECOND
+LIMITS = {"classify": 2048, "add": 2048, "sort": 512}  # bytes that a file may have on a full disk
+SHARES = {  # of the nights
+    **{"kill": 0.3, "full": 0.1, "two": 0.1, "prune": 0.08, "add": 0.1, "quiet": 0.1},
+    **{"jump": 0.15, "jump in a run": 0.1, "strike add": 0.5, "kill sort": 0.12, "full sort": 0.05},
+}
+FOLDERS = {"disk", "gallery", "inbox", "more", "plain.csv", "tmp"}  # where the job runs
+REFUSED = "another crnr is writing it"
+# How much larger these may be in the last nights than in the first ones.
+GROWTH = {"MB, update": 1.05, "MB, sort": 1.05, "record per row": 1.05}
+Command = tuple[str | Path, ...]
+N_COMPARED = 10  # first and last nights
 
 
 def draw(rng: random.Random, label: int) -> Image.Image:
@@ -59,50 +63,26 @@ def draw(rng: random.Random, label: int) -> Image.Image:
 
 
 @dataclass
-class Ran:
-    """A process that has ended."""
-
-    exit: int  # negative if it was killed
-    seconds: float
-    megabytes: float
-    err: str
-
-
-@dataclass
-class Started:
-    process: subprocess.Popen[bytes]
-    began: float
-    messages: Path
-
-    def end(self) -> Ran:
-        _, status, usage = os.wait4(self.process.pid, 0)
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.perf_counter() - self.began
-        err = self.messages.read_text(errors="replace")
-        self.messages.unlink()
-        return Ran(self.process.returncode, seconds, usage.ru_maxrss / 1024, err)
-
-
-@dataclass
 class Soak:
-    """The folder, the model of the predictions file, and everything that was noticed."""
+    """The folder, the models, and everything that was noticed."""
 
     work: Path
-    disk: Path  # holds the predictions file; small if it is a tmpfs
+    disk: Path  # holds the gallery, the predictions file and the sorted files; small if it is a tmpfs
     is_tmpfs: bool
     rng: random.Random
-    rows: Rows = field(default_factory=dict)  # the model
-    earlier: list[Rows] = field(default_factory=list)  # the right rows of each unfinished run
-    is_new_gallery: bool = False
+    clock: Clock = field(default_factory=Clock)
+    mtimes: dict[Path, int] = field(default_factory=dict)  # the wrong ones that files got
+    is_adding: bool = False  # an `add` was stopped
     made: int = 0  # images, for their names
     wrong: list[str] = field(default_factory=list)
-    drifted: int = 0  # rows whose numbers differ in the last digits from a plain classify
-    largest: float = 0.0  # of these differences
     events: Counter[str] = field(default_factory=Counter)
-    leftovers: Counter[str] = field(default_factory=Counter)
-    table: list[tuple[int, int, float, float, float, int]] = field(default_factory=list)
-    seconds: float = 1.0  # of the last finished update
+    table: list[dict[str, float]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # of the last finished run, by command
     night: int = 0
+
+    def __post_init__(self) -> None:
+        self.rows = RowModel(self.work, self.complain)
+        self.sorted = SortModel(self.work, self.disk / "sorted", self.complain)
 
     @property
     def inbox(self) -> Path:
@@ -112,43 +92,58 @@ class Soak:
     def csv(self) -> Path:
         return self.disk / "out.csv"
 
+    @property
+    def gallery(self) -> Path:
+        return self.disk / "gallery.h5"
+
     def complain(self, text: str) -> None:
         self.wrong.append(f"night {self.night}: {text}")
         print(self.wrong[-1], flush=True)
 
+    # --- Runs and the clock ------------------------------------------------------------------------------
+
     def start(self, *arguments: str | Path, limit: int | None = None) -> Started:
-        messages = self.work / f"stderr{time.perf_counter_ns()}"
-        environment = {**os.environ, "TMPDIR": str(self.work / "tmp"), "OPENBLAS_NUM_THREADS": "1"}
+        return start_crnr(list(map(str, arguments)), self.work, self.clock, limit)
 
-        def restrict() -> None:
-            if limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    def run(self, *arguments: str | Path, count: int = 1) -> list[Ran]:
+        """Run a command to its end, or several times at once."""
+        began = time.time_ns()
+        ran = [started.end() for started in [self.start(*arguments) for _ in range(count)]]
+        self.stamp(began)
+        return ran
 
-        with messages.open("wb") as err:
-            process = subprocess.Popen(
-                [*CRNR, *map(str, arguments)],
-                cwd=self.work,
-                stdout=subprocess.DEVNULL,
-                stderr=err,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=restrict,
-            )
-        return Started(process, time.perf_counter(), messages)
+    def stamp(self, began: int) -> None:
+        """Give files on the disk that were written since then the mtimes of the clock."""
+        for path in self.disk.iterdir():
+            mtime = path.stat().st_mtime_ns
+            if path.is_file() and mtime >= began - SECOND // 100 and self.mtimes.get(path) != mtime:
+                self.mtimes[path] = self.clock.show(mtime)
+                os.utime(path, ns=(mtime, self.mtimes[path]))
 
-    def run(self, *arguments: str | Path) -> Ran:
-        return self.start(*arguments).end()
+    def jump(self, *, within: float = 0.0) -> None:
+        """Let the clock jump at a random moment within some seconds."""
+        rng, now = self.rng, time.time_ns()
+        kind = rng.choice(["hours back", "days back", "years ahead", "to 1970", "right"])
+        hours = {"hours back": -rng.uniform(1, 24), "days back": -24 * rng.uniform(1, 40)}
+        hours["years ahead"] = 24 * 365 * rng.uniform(1, 30)
+        ahead = -now if kind == "to 1970" else round(3600 * SECOND * hours.get(kind, 0.0))
+        self.events[f"jump{' in a run' if within else ''}: {kind}"] += 1
+        self.clock = Clock(self.clock.after, ahead, now + round(within * rng.random() * SECOND))
 
     # --- The inbox ---------------------------------------------------------------------------------------
+
+    def save(self, image: Image.Image, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.save(path)
+        now = self.clock.show(time.time_ns())
+        os.utime(path, ns=(now, now))
 
     def make_images(self, folder: Path, count: int) -> None:
         for _ in range(count):
             label = self.rng.randrange(len(CLASSES))
-            place = folder / self.rng.choice(["", "Camera 1", "é"]) if folder == self.inbox else folder
-            if folder != self.inbox:
-                place = folder / CLASSES[label]
-            place.mkdir(parents=True, exist_ok=True)
-            draw(self.rng, label).save(place / f"{self.rng.randrange(100):02} {self.made}.png")
+            below = self.rng.choice(["", "Camera 1", "é"]) if folder == self.inbox else CLASSES[label]
+            name = f"{self.rng.randrange(100):02} {self.made}.png"
+            self.save(draw(self.rng, label), folder / below / name)
             self.made += 1
 
     def change_inbox(self) -> None:
@@ -169,87 +164,49 @@ class Soak:
             elif kind == "broken":
                 path.write_bytes(path.read_bytes()[: rng.randrange(1, 60)])
             else:
-                draw(rng, rng.randrange(len(CLASSES))).save(path)
+                self.save(draw(rng, rng.randrange(len(CLASSES))), path)
                 if kind == "older":
                     os.utime(path, ns=(before, before - rng.randrange(1, 30 * DAY)))
 
-    # --- The model ---------------------------------------------------------------------------------------
-
-    def read(self, path: Path) -> tuple[list[str], Rows]:
-        with path.open(newline="", errors="surrogateescape") as file:
-            header, *lines = csv.reader(file)
-        rows = {line[0]: line for line in lines}
-        if len(rows) < len(lines):
-            self.complain(f"{path.name} has {len(lines) - len(rows)} paths twice")
-        return header, rows
-
-    def plain(self) -> tuple[list[str], Rows]:
-        ran = self.run("classify", "inbox", "-g", self.disk / "gallery.h5", "-o", "plain.csv", "-q")
-        if ran.exit not in DONE:
-            self.complain(f"a plain classify exits with {ran.exit}: {ran.err}")
-        return self.read(self.work / "plain.csv")
-
-    def compare(self, plain: tuple[list[str], Rows], *, prune: bool) -> None:
-        """Compare the predictions file of a finished run with the model, which then has its rows."""
-        header, now = plain
-        found_header, found = self.read(self.csv)
-        if found_header != header:
-            self.complain("another header")
-        kept = [] if self.is_new_gallery else [path for path in self.rows if path in now or not prune]
-        order, new = list(found), [path for path in now if path not in set(kept)]
-        if order[: len(kept)] != kept:
-            self.complain("rows did not stay in place")
-        rest = order[len(kept) :]
-        # A run that was stopped may have added other files of its night first, some of which are gone now.
-        possible = {path for rows in self.earlier for path in rows}
-        if rest != new and not (self.earlier and set(new) <= set(rest) <= {*new, *possible}):
-            missing, more = set(new) - set(rest), set(rest) - set(new)
-            self.complain(f"new rows: {len(missing)} missing, {len(more)} too many, or in another order")
-        for path, row in found.items():
-            allowed = [now[path]] if path in now else [self.rows.get(path, row)]
-            if path not in now:
-                allowed += [rows[path] for rows in self.earlier if path in rows]
-            if row not in allowed:
-                difference = min(largest_difference(row, other) for other in allowed)
-                if difference <= TOLERANCE:
-                    self.drifted += 1
-                    self.largest = max(self.largest, difference)
-                else:
-                    self.complain(f"wrong row {row[:5]} instead of {allowed[0][:5]}")
-        self.rows, self.earlier, self.is_new_gallery = found, [], False
-
     # --- The job -----------------------------------------------------------------------------------------
 
-    def update(self, *options: str, limit: int | None = None) -> Started:
-        fixed = ("-g", self.disk / "gallery.h5", "-o", self.csv, "--update", "--batch-size", "8")
-        return self.start("classify", "inbox", *fixed, *options, limit=limit)
-
-    def run_unlucky(self, kind: str, plain: tuple[list[str], Rows]) -> None:
-        """Run an update that is killed, or finds a full disk: the old file stays, or the new one is there."""
-        before = self.csv.read_bytes() if self.csv.exists() else None
+    def strike(self, kind: str, *command: str | Path) -> Ran:
+        """Run a command that is killed, or finds a full disk."""
+        name, began = str(command[0]), time.time_ns()
         if kind == "kill":
-            started = self.update()
-            time.sleep(self.rng.uniform(0, 1.2 * self.seconds))
+            signals = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)
+            started, number = self.start(*command), self.rng.choice(signals)
+            time.sleep(self.rng.uniform(0, 1.2 * self.seconds.get(name, 1.0)))
+            kill = self.rng.choice([os.kill, os.killpg])  # the process alone, or with its children
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.process.pid, signal.SIGKILL)
+                kill(started.process.pid, number)
             ran = started.end()
+            self.look_for_processes(started.process.pid)
+            if "Traceback" in ran.err or ran.exit not in (*DONE, -number, 128 + number):
+                self.complain(f"{name} with signal {number}: exit {ran.exit}, {ran.err}")
         else:
-            with self.full_disk() as limit:
-                ran = self.update(limit=limit).end()
+            with self.full_disk(LIMITS[name]) as limit:
+                ran = self.start(*command, limit=limit).end()
             if ran.exit not in DONE and ("Traceback" in ran.err or "error: " not in ran.err):
-                self.complain(f"a full disk: exit {ran.exit}, {ran.err}")
-        finished = ran.exit in DONE
-        self.events[f"{kind}: {'finished before' if finished else 'stopped'}"] += 1
-        after = self.csv.read_bytes() if self.csv.exists() else None
-        if not finished:
-            self.earlier.append(plain[1])
-        if finished or after != before:
-            self.compare(plain, prune=False)
+                self.complain(f"{name} on a full disk: exit {ran.exit}, {ran.err}")
+        self.stamp(began)
+        self.events[f"{name} {kind}: {'finished before' if ran.exit in DONE else 'stopped'}"] += 1
+        return ran
+
+    def look_for_processes(self, session: int) -> None:
+        """Complain about processes that a killed run has left behind."""
+        end = time.monotonic() + 60
+        while left := processes_of(session):
+            if time.monotonic() > end:
+                self.complain(f"processes {left} outlive a killed run")
+                os.killpg(session, signal.SIGKILL)
+                return
+            time.sleep(0.05)
 
     @contextlib.contextmanager
-    def full_disk(self) -> Iterator[int | None]:
+    def full_disk(self, limit: int) -> Iterator[int | None]:
         if not self.is_tmpfs:
-            yield LIMIT
+            yield limit
             return
         filler = self.disk / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -261,97 +218,150 @@ class Soak:
         finally:
             filler.unlink()
 
-    def run_night(self) -> None:
+    def add(self, *, is_struck: bool) -> None:
+        """Add two examples; after an `add` that was stopped, only those that it was to add."""
+        command, before = ("add", self.gallery, "more", "-q"), hash_of(self.gallery)
+        if not self.is_adding:
+            self.make_images(self.work / "more", 2)
+        self.is_adding = True
+        if is_struck:
+            ran = self.strike(self.rng.choice(["kill", "full"]), *command)
+            if ran.exit not in DONE and self.rng.random() < 0.5:
+                return  # the next `add` adds them
+        (ran,) = self.run(*command)
+        self.is_adding = False
+        if ran.exit != 0 or (not is_struck and hash_of(self.gallery) == before):
+            self.complain(f"add exits with {ran.exit}: {ran.err}")
+
+    def plain(self, gallery: Path) -> tuple[list[str], Rows]:
+        (ran,) = self.run("classify", "inbox", "-g", gallery, "-o", "plain.csv", "-q")
+        if ran.exit not in DONE:
+            self.complain(f"a plain classify exits with {ran.exit}: {ran.err}")
+        return self.rows.read(self.work / "plain.csv")
+
+    def compare(self, plain: tuple[list[str], Rows], *, prune: bool = False) -> None:
+        self.rows.compare(self.csv, plain, hash_of(self.gallery), prune=prune)
+
+    def strike_update(self, kind: str, update: Command, plain: tuple[list[str], Rows]) -> None:
+        """Run an update that is stopped: the old file stays, or the new one is there."""
+        before = self.csv.read_bytes() if self.csv.exists() else None
+        ran = self.strike(kind, *update)
+        after = self.csv.read_bytes() if self.csv.exists() else None
+        if ran.exit not in DONE:
+            self.rows.stopped.append((hash_of(self.gallery), plain[1]))
+        if ran.exit in DONE or after != before:
+            self.compare(plain)
+
+    def run_job(self, command: Command, *, twice: bool) -> list[Ran]:
+        """Run a command, maybe twice at once; return the runs that have finished."""
+        name, ran = str(command[0]), self.run(*command, count=1 + twice)
+        for one in ran:
+            is_refused = twice and one.exit == 1 and REFUSED in one.err
+            self.events[f"{name}{' twice' * twice}: {'refused' if is_refused else f'exit {one.exit}'}"] += 1
+            if one.exit not in DONE and not is_refused:
+                self.complain(f"{name} exits with {one.exit}: {one.err}")
+        good = [one for one in ran if one.exit in DONE]
+        if not good:
+            self.complain(f"no {name} has finished")
+        return good
+
+    def run_night(self, *, is_last: bool) -> None:
         rng = self.rng
-        happens = {name: rng.random() < share for name, share in SHARES.items()}
+        happens = {name: rng.random() < share and not is_last for name, share in SHARES.items()}
+        if happens["jump"]:
+            self.jump()
         if not happens["quiet"]:
             self.change_inbox()
-        if happens["add"]:
-            self.make_images(self.work / "more", 2)
-            added = self.run("add", self.disk / "gallery.h5", "more", "-q")
-            self.events[f"add: exit {added.exit}"] += 1
-            self.is_new_gallery = True
-        plain = self.plain()
+        if happens["add"] or is_last:
+            self.add(is_struck=happens["strike add"])
+        plain = self.plain(self.gallery)
+        if happens["jump in a run"]:
+            self.jump(within=self.seconds.get("classify", 1.0))
+        fixed = ("-g", self.gallery, "-o", self.csv, "--update", "--batch-size", "8")
+        update: Command = ("classify", "inbox", *fixed)
         for kind in ("kill", "full"):
             if happens[kind]:
-                self.run_unlucky(kind, plain)
+                self.strike_update(kind, update, plain)
         if (happens["kill"] or happens["full"]) and rng.random() < 0.5:
             return  # the job goes on in the next night
-        prune = ["--prune"] if happens["prune"] else []
-        started = [self.update(*prune) for _ in range(2 if happens["two"] else 1)]
-        ran = [one.end() for one in started]
-        good = [one for one in ran if one.exit in DONE]
-        for one in ran:
-            self.events[f"{'two: ' if happens['two'] else ''}exit {one.exit}"] += 1
-            if one.exit not in DONE and (not happens["two"] or "error: " not in one.err):
-                self.complain(f"an update exits with {one.exit}: {one.err}")
-        if not good:
-            self.complain("no run has finished")
-            self.earlier.append(plain[1])
+        prune: Command = ("--prune",) if happens["prune"] else ()
+        updated = self.run_job((*update, *prune), twice=happens["two"])
+        self.compare(plain, prune=happens["prune"])
+        wanted = self.sorted.find_wanted(*self.rows.read(self.csv))
+        sort: Command = ("sort", self.csv, self.disk / "sorted", "-q", "--allow-skipped")
+        for kind in ("kill", "full"):
+            if happens[f"{kind} sort"]:
+                self.strike(kind, *sort)
+                self.sorted.stop(wanted)
+        if (happens["kill sort"] or happens["full sort"]) and rng.random() < 0.5:
             return
-        self.seconds = good[0].seconds
-        self.compare(plain, prune=bool(prune))
-        self.run_sort()
-        self.look_around(max(one.megabytes for one in good))
+        sorts = self.run_job(sort, twice=happens["two"])
+        self.sorted.compare(wanted)
+        self.look_around(updated, sorts)
 
-    def run_sort(self) -> None:
-        ran = self.run("sort", self.csv, "sorted", "-q", "--allow-skipped")
-        self.events[f"sort: exit {ran.exit}"] += 1
-        if ran.exit != 0:
-            self.complain(f"sort exits with {ran.exit}: {ran.err}")
+    # --- The end -----------------------------------------------------------------------------------------
 
-    def look_around(self, megabytes: float) -> None:
-        record = 0
-        for path in self.disk.iterdir():
-            if path.name in ("out.csv", "gallery.h5") or path.name.startswith("out.old"):
-                continue
-            self.leftovers[path.name] += 1
-            record += path.stat().st_size
-        for path in (self.work / "tmp").iterdir():
-            self.leftovers[f"tmp/{path.name}"] += 1
-        per_row = record / max(1, len(self.rows))
-        n_sorted = sum(path.is_file() for path in (self.work / "sorted").glob("*/**/*"))
-        self.table.append((self.night, len(self.rows), self.seconds, megabytes, per_row, n_sorted))
+    def look_around(self, updates: list[Ran], sorts: list[Ran]) -> None:
+        """Look for files that should not be there, and measure."""
+        found = {path.name for path in self.disk.iterdir()}
+        old = {name for name in found if name.startswith("out.old")}
+        own = {"gallery.h5", "out.csv", "out.csv.crnr-state", "sorted"}
+        adding = {"gallery.h5.crnr-part", "gallery.h5.crnr-lock"} if self.is_adding else set[str]()
+        # A new gallery makes crnr keep the rows of files that are gone in another file.
+        if not own <= found <= own | old | adding or len(old) >= self.rows.galleries:
+            self.complain(f"next to the predictions file: {sorted(found)}")
+        if left := {path.name for path in self.work.iterdir()} - FOLDERS:
+            self.complain(f"left where the job runs: {sorted(left)}")
+        if left := {path.name for path in (self.work / "tmp").iterdir()}:
+            self.complain(f"left among temporary files: {sorted(left)}")
+        n_rows = len(self.rows.rows)
+        record = self.csv.with_name("out.csv.crnr-state").stat().st_size
+        lists = [path.stat().st_size for path in (self.disk / "sorted").glob(".*")]
+        good = updates[-1:] and sorts[-1:]
+        self.table.append(
+            {
+                "night": self.night,
+                "images": sum(path.is_file() for path in self.inbox.rglob("*")),
+                "rows": n_rows,
+                "seconds": updates[-1].seconds if good else 0.0,
+                "MB, update": max(one.megabytes for one in updates) if good else 0.0,
+                "MB, sort": max(one.megabytes for one in sorts) if good else 0.0,
+                "record per row": record / max(1, n_rows),
+                "sorted": len(self.sorted.copies),
+                "undo files": len(lists),
+                "undo bytes": sum(lists),
+                "old files": len(old),
+            }
+        )
+        self.seconds |= {"classify": updates[-1].seconds, "sort": sorts[-1].seconds} if good else {}
+
+    def judge(self) -> None:
+        """Compare with a gallery that is built at once, and the first nights with the last ones."""
+        (built,) = self.run("build", "gallery", "more", "-o", "built.h5", "-q")
+        if built.exit != 0:
+            self.complain(f"a build of all examples exits with {built.exit}: {built.err}")
+        else:
+            plain = self.plain(self.work / "built.h5")
+            self.rows.compare(self.csv, plain, hash_of(self.gallery), prune=False)
+        first, last = self.table[:N_COMPARED], self.table[-N_COMPARED:]
+        for name, limit in GROWTH.items():
+            before, after = (median(night[name] for night in nights) for nights in (first, last))
+            print(f"{name}: {before:.1f} in the first {len(first)} nights, {after:.1f} in the last ones")
+            if not 0 < after <= limit * before:
+                self.complain(f"{name} grows from {before} to {after}")
+        if self.night >= 10 * N_COMPARED and last[-1]["images"] < 2 * first[0]["images"]:
+            self.complain("the inbox has hardly grown, so this proves little")
 
     def report(self) -> None:
-        print("\nnight  rows  seconds     MB  bytes next to the file per row  sorted files")
-        step = max(1, len(self.table) // 15)
-        for night, rows, seconds, megabytes, per_row, n_sorted in self.table[::step]:
-            print(f"{night:5} {rows:5} {seconds:8.2f} {megabytes:6.1f} {per_row:31.0f} {n_sorted:13}")
+        print("\n" + "  ".join(f"{name:>10}" for name in self.table[0]))
+        nights = [*self.table[:: max(1, len(self.table) // 15)], self.table[-1]]
+        for night in nights:
+            print("  ".join(f"{value:10.1f}" for value in night.values()))
         print(f"\nevents: {dict(sorted(self.events.items()))}")
-        print(f"files next to the predictions file, and in how many nights: {dict(self.leftovers)}")
-        digits = f"{self.drifted}, by {self.largest:.1g} at most"
-        undo = [path.stat().st_size for path in (self.work / "sorted").glob(".*")]
-        print(f"undo files of sort: {len(undo)}, of {sum(undo)} bytes")
+        digits = f"{self.rows.drifted}, by {self.rows.largest:.1g} at most"
         print(f"rows that differ from a plain classify in the last digits: {digits}")
+        self.judge()
         print(f"wrong: {len(self.wrong)}")
-
-
-def largest_difference(row: list[str], other: list[str]) -> float:
-    """Return the largest difference of two numbers in these rows; infinity if texts differ."""
-    try:
-        pairs = [(one, two) for one, two in zip(row, other, strict=True) if one != two]
-        return max((abs(float(one) - float(two)) for one, two in pairs), default=0.0)
-    except ValueError:
-        return math.inf
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, kind: str) -> Iterator[bool]:
-    """Mount a small tmpfs at the folder if the system permits it; yield whether it did."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(folder)]
-    try:
-        is_mounted = (
-            kind == "auto" and subprocess.run(mount, capture_output=True, check=False).returncode == 0
-        )
-    except OSError:
-        is_mounted = False
-    try:
-        yield is_mounted
-    finally:
-        if is_mounted:
-            subprocess.run(["umount", str(folder)], check=True)
 
 
 def main() -> None:
@@ -373,10 +383,10 @@ def main() -> None:
         print(f"{options.nights} nights, seed {options.seed}, {'tmpfs' if is_tmpfs else 'limit'}", flush=True)
         soak.make_images(work / "gallery", 40)
         soak.make_images(soak.inbox, 40)
-        built = soak.run("build", "gallery", "-o", soak.disk / "gallery.h5", "-q")
+        (built,) = soak.run("build", "gallery", "-o", soak.gallery, "-q")
         assert built.exit == 0, built.err
         for soak.night in range(1, options.nights + 1):
-            soak.run_night()
+            soak.run_night(is_last=soak.night == options.nights)
         soak.report()
         sys.exit(bool(soak.wrong))
 

@@ -16,6 +16,7 @@ from crnr_cli.records import dataclass
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
+_LATEST = 2**63 - 1  # ns since 1970
 
 
 def take_rows(column: Sequence[T], rows: Sequence[int] | Array) -> list[T]:
@@ -39,14 +40,19 @@ def as_float64(values: Array) -> Array:
 
 
 class Stamp(NamedTuple):
-    """Size and mtime of a file: if both are equal, it counts as unchanged. Zero if unknown."""
+    """Size and mtime of a file: if both are equal, it counts as unchanged. Zero if unknown.
+
+    A date that does not fit into 64 bits, before 1677 or after 2262, counts as unknown, because galleries and
+    records could not store it. On NTFS, a file without a date is of 1601.
+    """
 
     size: int = 0
     mtime_ns: int = 0
 
     @classmethod
     def of(cls, result: os.stat_result) -> Stamp:
-        return cls(result.st_size, result.st_mtime_ns)
+        time = result.st_mtime_ns
+        return cls(result.st_size, time if abs(time) <= _LATEST else 0)
 
 
 @dataclass(frozen=True)

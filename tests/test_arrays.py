@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crnr_cli.arrays import Batch, FewClasses, map_values, row_minima, row_sums, stack, take_columns, to_dense
+from crnr_cli.arrays import (
+    Batch,
+    FewClasses,
+    Stamp,
+    map_values,
+    row_minima,
+    row_sums,
+    stack,
+    take_columns,
+    to_dense,
+)
 from crnr_cli.errors import SampleError
 
 
@@ -72,3 +85,19 @@ def test_all_rows_have_the_same_number_of_classes() -> None:
     assert few.classes.tolist() == [[0, 1, 7], [0, 2, 9]]
     assert few.values.tolist() == [[1, 1, 0.5], [4, 5, 3]]
     assert few.n_others == 997
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_kept"),
+    [
+        (-11_644_473_600, False),  # 1601, where the time of NTFS begins
+        (-2_208_988_800, True),  # 1900
+        (7_258_118_400, True),  # 2200
+        (13_569_465_600, False),  # 2400
+    ],
+)
+def test_a_stamp_has_only_dates_that_can_be_stored(seconds: int, is_kept: bool) -> None:
+    time = seconds * 10**9
+    found = os.stat_result((0o100644, 0, 0, 0, 0, 0, 55, 0, 0, 0), {"st_mtime_ns": time})
+    assert Stamp.of(found) == (55, time if is_kept else 0)
+    assert np.array(Stamp.of(found), dtype=np.int64).tolist() == list(Stamp.of(found))

@@ -28,6 +28,7 @@ from crnr_cli.sorting.placing import (
     folder_errors,
     is_same_file,
     longest_name,
+    make_if_missing,
     move_new,
     opened_tree,
     place_of_folder,
@@ -93,9 +94,13 @@ def sort(table: Path, folder: Path, options: SortOptions, progress: Progress = s
         with opened_tree(folder) if found else nullcontext() as tree:
             _plan_entries(table, files, folder, tree, options, report)
         return report
-    with _made_folder(folder, found is None), locked(folder / LOCK, folder), opened_tree(folder) as tree:
+    with (
+        _made_folder(folder) as is_new,
+        locked(folder / LOCK, folder),
+        opened_tree(folder) as tree,
+    ):
         entries, continued = _plan_entries(table, files, folder, tree, options, report)
-        if found is None:
+        if is_new:
             continued.made.append("")
         if entries or continued.entries:
             perform(entries, continued, tree, report, progress)
@@ -235,15 +240,15 @@ def _plan_entries(
 
 
 @contextmanager
-def _made_folder(folder: Path, is_missing: bool) -> Iterator[None]:
-    """Make the folder; if the block fails before anything is in it, remove it again."""
+def _made_folder(folder: Path) -> Iterator[bool]:
+    """Make the folder if it is missing; if the block fails before anything is in it, remove it again."""
+    is_new = False
     try:
         with folder_errors(folder):
-            if is_missing:
-                folder.mkdir()
-            yield
+            is_new = make_if_missing(folder)
+            yield is_new
     except BaseException:
-        if is_missing:
+        if is_new:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise

@@ -41,6 +41,7 @@ from crnr_cli.sorting.placing import (
     folder_errors,
     is_within,
     longest_name,
+    make_if_missing,
     opened_tree,
     place_of_folder,
     put_new,
@@ -58,7 +59,6 @@ from crnr_cli.system.names import (
     fold_name,
     folds_names,
     normalize_path,
-    stat_or_none,
     to_nfc,
     to_portable,
     with_slashes,
@@ -414,11 +414,10 @@ def _perform(steps: Sequence[_Step], options: SplitOptions, report: SplitReport,
 @contextmanager
 def _locked_folder(folder: Path) -> Iterator[Tree]:
     """Make the folder if it is missing, and lock it; a new folder that stays empty is removed again."""
-    is_new = stat_or_none(folder) is None
+    is_new = False
     try:
         with folder_errors(folder):
-            if is_new:
-                folder.mkdir()
+            is_new = make_if_missing(folder)
             with locked(folder / _LOCK, folder), opened_tree(folder) as tree:
                 with contextlib.suppress(FileNotFoundError):
                     Place(_PART, tree.root).remove()  # a killed run may have left it

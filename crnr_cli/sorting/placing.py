@@ -52,6 +52,17 @@ def place_of_folder(folder: Path) -> Path:
     return above if found is None else folder
 
 
+def make_if_missing(folder: Path) -> bool:
+    """Make a folder if it is missing, and return whether it is new; another process may be faster."""
+    if stat_or_none(folder) is not None:
+        return False
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
 def is_within(place: str, folder: str) -> bool:
     """Return whether a path is the folder itself, or below it."""
     return os.path.join(place, "").startswith(os.path.join(folder, ""))  # noqa: PTH118

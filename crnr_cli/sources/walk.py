@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
 from crnr_cli.images.regions import MARGIN, find_region, image_of
 from crnr_cli.records import dataclass
@@ -308,4 +309,4 @@ def _image_file(path: str, folders: tuple[str, ...]) -> ImageFile:
             path, folders, error=SampleError("unreadable", getattr(e, "strerror", None) or str(e))
         )
     error = None if stat.S_ISREG(found.st_mode) else SampleError("not_regular", "not a regular file")
-    return ImageFile(path, folders, found.st_size, found.st_mtime_ns, error)
+    return ImageFile(path, folders, *Stamp.of(found), error)

@@ -81,11 +81,12 @@ def refuse_inputs(paths: Iterable[str | Path], *, are_images: bool = False) -> N
 
 def refuse_listed(listing: Iterable[tuple[str, int, int]], *, are_images: bool) -> None:
     """Act like `refuse_inputs` for many files of known size and mtime in ns, without checking each again."""
+    from crnr_cli.arrays import Stamp  # here, because it loads NumPy
+
     stamps = set()
     for _, place in _existing_outputs().values():
         with suppress(OSError):
-            found = place.stat()
-            stamps.add((found.st_size, found.st_mtime_ns))
+            stamps.add(Stamp.of(place.stat()))
     if stamps:
         same = (path for path, size, mtime_ns in listing if (size, mtime_ns) in stamps)
         refuse_inputs(same, are_images=are_images)

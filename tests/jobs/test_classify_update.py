@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -407,6 +408,24 @@ def test_resume_over_another_finished_output_gives_the_reason_to_classify_again(
 def test_split_rows_keeps_line_ends_within_quotes() -> None:
     rows = [b'"a\nb",1\n', b"c,2\n", b'"d ""\n"" e",3\n']
     assert list(split_rows(io.BytesIO(b"".join(rows)))) == rows
+
+
+@pytest.mark.parametrize("year", [1601, 2400])
+def test_commands_accept_files_with_dates_that_need_more_than_64_bits(inbox: Runner, year: int) -> None:
+    moment = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
+    put("more/bee/00.png", 1, 79, 1)
+    for path in ("inbox/bee/10.png", "gallery/ant/0.png", "more/bee/00.png"):
+        try:
+            os.utime(path, (moment, moment))
+        except OSError:
+            pytest.skip("this file system has no such dates")
+    assert inbox("build", "gallery", "-q").exit == 0
+    assert inbox("add", "gallery.h5", "more", "-q").exit == 0
+    assert inbox("extract", "inbox", "-o", "f.h5", "-q").exit == 0
+    assert inbox(*UPDATE).exit == 0
+    assert inbox(*UPDATE).err.startswith("note: out.csv: 6 rows unchanged\n")
+    put("inbox/bee/10.png", 0, 78, 1)
+    assert inbox(*UPDATE).err.startswith("note: out.csv: 1 row replaced, 5 rows unchanged\n")
 
 
 # Any sequence of nights against a plain model: a dictionary of the content of files.

@@ -9,7 +9,7 @@ import re
 import stat
 import tempfile
 from collections import Counter
-from contextlib import chdir, suppress
+from contextlib import ExitStack, chdir, suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from crnr_cli.sorting.plan import HOWS
 from crnr_cli.system import folders
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
+from helpers.racing import make_first
 
 LIST = Path("sorted/.crnr-sort-1.jsonl")
 each_how = pytest.mark.parametrize("how", HOWS)
@@ -444,6 +445,28 @@ def test_sort_refuses_a_second_run() -> None:
     run()
     with locked(Path("sorted/.crnr-sort.lock"), Path("sorted")), pytest.raises(OutputError, match=message):
         unsort(LIST)
+
+
+def test_sort_and_undo_leave_a_folder_that_another_process_makes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_csv(ROWS)
+    make_first(monkeypatch)
+    run()
+    assert only_files("sorted").keys() == set(TARGETS.values())
+    unsort(LIST)
+    assert tree("sorted") == {}
+
+
+def test_sort_is_refused_if_another_process_makes_the_folder_first_and_locks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_csv(ROWS)
+    with ExitStack() as stack:
+        lock = locked(Path("sorted/.crnr-sort.lock"), Path("sorted"))
+        make_first(monkeypatch, lambda: stack.enter_context(lock))
+        with pytest.raises(OutputError, match=r"^sorted: another crnr is writing it"):
+            run()
 
 
 def test_doubtful_answers_have_a_folder_of_their_own() -> None:

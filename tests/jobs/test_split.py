@@ -19,6 +19,7 @@ from crnr_cli.sorting import placing
 from crnr_cli.sorting.placing import ALREADY_THERE, LEFT_OUT
 from crnr_cli.system.files import locked
 from helpers.failing import Killed, fail_at
+from helpers.racing import make_first
 from helpers.runner import Runner, rows
 from helpers.samples import draw_image, draw_photo, make_features, make_images
 
@@ -282,6 +283,13 @@ def test_split_refuses_a_second_run() -> None:
         run()
     assert not Path("g").exists()
     assert run().count("copy") == 6
+
+
+def test_split_uses_folders_that_another_process_makes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_images(Path("all"), per_class=2)
+    make_first(monkeypatch)
+    assert run().count("copy") == 6
+    assert len(files("g")) + len(files("q")) == 6
 
 
 @pytest.mark.parametrize("error", [Killed, OSError])
