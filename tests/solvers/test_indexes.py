@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import faiss
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.errors import CrnrError
 from crnr_cli.progress import Progress, silent
-from crnr_cli.solvers import indexes
+from crnr_cli.solvers import graph, indexes
 from crnr_cli.solvers.graph import graph_without, hideable
 from crnr_cli.solvers.indexes import Index, build_indexes, index_measurement
 from crnr_cli.system import cores, extras
@@ -281,9 +281,9 @@ def test_vectors_are_not_copied_by_the_graph() -> None:
     X, _, arrays = made("hnsw")
     X = X.copy()
     X.flags.writeable = False  # as if they were mapped from a file
-    graph = Index("hnsw", X.T, arrays).search
-    assert np.shares_memory(graph._X, X)  # type: ignore[attr-defined]
-    assert graph._storage.codes.data().__int__() == X.ctypes.data  # type: ignore[attr-defined]
+    search = Index("hnsw", X.T, arrays).search
+    assert np.shares_memory(search._X, X)  # type: ignore[attr-defined]
+    assert search._storage.codes.data().__int__() == X.ctypes.data  # type: ignore[attr-defined]
 
 
 def test_a_query_that_the_graph_cannot_reach_enough_samples_for() -> None:
@@ -310,7 +310,7 @@ def test_vectors_that_cannot_be_compared(value: float) -> None:
     X, _, arrays = made("hnsw")
     X = X.copy()
     X[1234, 5] = value
-    with pytest.raises(ValueError, match="vectors are not of unit length"):
+    with pytest.raises(ValueError, match=r"^the vectors are not of unit length$"):
         Index("hnsw", X.T, arrays)
 
 
@@ -321,7 +321,7 @@ def test_a_link_to_a_sample_that_is_not_on_its_level() -> None:
     slot = 32 * high + 16 * int((levels[:high].astype(int) - 1).sum()) + 32  # the first on the second level
     assert levels[links[slot]] > 1
     links[slot] = int(np.flatnonzero(levels == 1)[0])
-    with pytest.raises(ValueError, match="leads to an example on another level"):
+    with pytest.raises(ValueError, match=r"^a link of the index leads to an example on another level$"):
         Index("hnsw", X.T, arrays | {"links": links})
 
 
@@ -329,7 +329,7 @@ def test_a_search_that_does_not_begin_at_the_top() -> None:
     X, _, arrays = made("hnsw")
     low = int(np.flatnonzero(arrays["levels"] == 1)[0])
     for entry in (low, -1, len(X)):
-        with pytest.raises(ValueError, match="does not begin at the highest level"):
+        with pytest.raises(ValueError, match=r"^the index does not begin at the highest level$"):
             Index("hnsw", X.T, arrays | {"graph": np.array([16, entry])})
 
 
@@ -370,6 +370,201 @@ DAMAGE = [
     lambda array, draw: np.roll(array, draw(st.integers(1, 50))),
     lambda array, draw: np.full_like(array, draw(st.integers(0, 100))),
 ]
+
+
+CENTERS = "the centres of the index do not match the examples"
+LISTS = "the lists of the index do not match the examples"
+OTHER_ARRAYS = "the index has arrays of another type or size"
+ON_ONE_LIST = "an example is not on exactly one list of the index"
+SEARCH_WIDTH = "the search width of the index is out of range"
+SHARES = "the measured quality of the index is not given as shares"
+
+
+def with_first(array: np.ndarray, value: float) -> np.ndarray:
+    array = array.copy()
+    array.reshape(-1)[0] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("centers", lambda array: array.astype("f8"), CENTERS),
+        ("centers", lambda array: array.reshape(-1), CENTERS),
+        ("centers", lambda array: array[:, :-1], CENTERS),
+        ("centers", lambda array: array[:0], CENTERS),
+        ("centers", lambda array: with_first(array, np.nan), "a centre of the index is not a number"),
+        ("centers", lambda array: with_first(array, np.inf), "a centre of the index is not a number"),
+        ("edges", lambda array: array.astype("i4"), OTHER_ARRAYS),
+        ("edges", lambda array: array[:-1], OTHER_ARRAYS),
+        ("members", lambda array: array.astype("i8"), OTHER_ARRAYS),
+        ("edges", lambda array: with_first(array, 1), LISTS),
+        ("edges", lambda array: with_first(array, -1), LISTS),
+        ("edges", lambda array: np.append(array[:-1], 2999), LISTS),
+        ("edges", lambda array: np.concatenate([array[:1], array[2:0:-1], array[3:]]), LISTS),
+        ("members", lambda array: array[:-1], LISTS),
+        ("members", lambda array: array[:, np.newaxis], LISTS),
+        ("members", lambda array: with_first(array, -1), ON_ONE_LIST),
+        ("members", lambda array: with_first(array, array[1]), ON_ONE_LIST),
+        ("members", lambda array: with_first(array, 3000), ON_ONE_LIST),
+        ("effort", lambda array: array[:0], SEARCH_WIDTH),
+        ("effort", lambda array: array.astype("i4"), SEARCH_WIDTH),
+        ("effort", lambda array: with_first(array, 0), SEARCH_WIDTH),
+        ("effort", lambda array: with_first(array, 76), SEARCH_WIDTH),
+        ("measured", lambda array: array[:1], SHARES),
+        ("measured", lambda array: array.astype("f4"), SHARES),
+        ("measured", lambda array: with_first(array, -0.1), SHARES),
+        ("measured", lambda array: with_first(array, 1.1), SHARES),
+        ("measured", lambda array: with_first(array, np.nan), SHARES),
+    ],
+)
+def test_lists_that_do_not_match_the_samples(
+    name: str, damage: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    X, _, arrays = made("ivf")
+    assert len(arrays["centers"]) == 75  # 3000 samples, and 40 for every list
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Index("ivf", X.T, arrays | {name: damage(arrays[name])})
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("links", lambda array: array.astype("i8"), OTHER_ARRAYS),
+        ("links", lambda array: array[:, np.newaxis], OTHER_ARRAYS),
+        ("levels", lambda array: array.astype("i4"), OTHER_ARRAYS),
+        ("graph", lambda array: np.append(array, 0), OTHER_ARRAYS),
+        ("graph", lambda array: with_first(array, 15), "the index has 15 links per example"),
+        ("levels", lambda array: array[:-1], "the levels of the index do not match the examples"),
+        ("levels", lambda array: with_first(array, 0), "the levels of the index do not match the examples"),
+        ("levels", lambda array: with_first(array, 255), "the levels of the index do not match the examples"),
+        ("links", lambda array: array[:-1], "the links of the index do not match the examples"),
+        ("links", lambda array: with_first(array, -2), "the links of the index do not match the examples"),
+        ("links", lambda array: with_first(array, 3000), "the links of the index do not match the examples"),
+    ],
+)
+def test_a_graph_that_does_not_match_the_samples(
+    name: str, damage: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    X, _, arrays = made("hnsw")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Index("hnsw", X.T, arrays | {name: damage(arrays[name])})
+
+
+def test_values_up_to_two_can_be_compared() -> None:
+    X, _, arrays = made("hnsw")
+    X = X.copy()
+    X[1234, 5], X[1235, 5] = 2, -2
+    Index("hnsw", X.T, arrays)
+
+
+def test_search_width_of_an_index_may_be_the_largest() -> None:
+    for kind, most in (("ivf", 32), ("hnsw", 4096)):
+        X, Y, arrays = made(kind)
+        assert Index(kind, X.T, arrays).search.size == most
+        found = Index(kind, X.T, arrays | {"effort": np.array([most])}).find_nearest(Y.T, 10)
+        assert shares(found, flat(X, Y, 10)) > 0.97
+
+
+def test_lists_of_many_samples_are_searched_up_to_a_32nd() -> None:
+    X, lists = np.eye(4, dtype=np.float32), 1600
+    arrays = {
+        "centers": np.zeros((lists, 4), np.float32),
+        "edges": np.append(np.zeros(lists, np.int64), 4),
+        "members": np.arange(4, dtype=np.int32),
+    }
+    assert indexes.Lists(X, arrays).size == 50
+    few = arrays | {"centers": arrays["centers"][:20], "edges": arrays["edges"][-21:]}
+    assert indexes.Lists(X, few).size == 20
+
+
+@each_kind
+def test_index_bytes_are_those_of_what_building_holds_at_the_same_time(kind: str) -> None:
+    X, _, arrays = made(kind)
+    n, d = X.shape
+    if kind == "hnsw":  # a byte for every value, and the links in faiss and in NumPy
+        expected = n * d + 2 * arrays["links"].nbytes
+    else:  # the samples of k-means in float32, two sets of centres, and four numbers for every sample
+        expected = 4 * d * 40 * len(arrays["centers"]) + 2 * arrays["centers"].nbytes + 4 * 8 * n
+    assert indexes.index_bytes(kind, n, d) == pytest.approx(expected, rel=0.03)
+    assert indexes.list_bytes(40 * 10_000, 8) == 4 * 8 * 42 * 2530 + 32 * 400_000  # 4 sqrt(n) lists
+
+
+def test_a_measurement_is_described_in_percent() -> None:
+    described = indexes.Measured(0.98765, 0.5).describe()
+    assert described == "98.8% of the nearest examples and 50.0% of the labels"
+
+
+def test_lists_are_searched_in_batches_with_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, arrays = made("ivf")
+    lists = indexes.Lists(X, arrays)
+    together = lists.find_candidates(Y, 20, 8)
+    sizes = []
+    search = indexes.Lists._search
+
+    def noting(self: indexes.Lists, Y: np.ndarray, chosen: np.ndarray, found: np.ndarray) -> None:
+        sizes.append((len(Y), int(np.diff(arrays["edges"])[chosen].sum())))
+        search(self, Y, chosen, found)
+
+    monkeypatch.setattr(indexes.Lists, "_search", noting)
+    for products in (1, 1500):
+        sizes.clear()
+        monkeypatch.setattr(indexes, "_PRODUCTS", products)
+        np.testing.assert_array_equal(lists.find_candidates(Y, 20, 8), together)
+        assert sum(count for count, _ in sizes) == len(Y)
+        assert all(count == 1 or of_batch <= products for count, of_batch in sizes)
+    assert 2 < len(sizes) < len(Y) / 2  # as many as fit
+
+
+def test_candidates_are_ranked_in_batches_with_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, _ = made("ivf")
+    candidates = np.argsort(-(Y @ X.T), axis=1)[:, :20][:, ::-1].copy()
+    candidates[3, 5:] = -1
+    expected = [
+        sorted(row[row >= 0], key=lambda place: (-float(X[place].astype("f8") @ y.astype("f8")), place))[:5]
+        for row, y in zip(candidates, Y, strict=True)
+    ]
+    for gathered in (1, 3 * 20 * X.shape[1], 2**23):
+        monkeypatch.setattr(indexes, "_GATHERED", gathered)
+        np.testing.assert_array_equal(indexes._rank_candidates(X, Y, candidates, 5), expected)
+
+
+def test_hiding_in_batches_gives_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, arrays = made("hnsw")
+    hidden = hideable(arrays)[::3]
+    together = graph_without(arrays, hidden)["links"]
+    monkeypatch.setattr(graph, "_AT_ONCE", 32 * 7)
+    np.testing.assert_array_equal(graph_without(arrays, hidden)["links"], together)
+
+
+def test_vectors_are_checked_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _, arrays = made("hnsw")
+    monkeypatch.setattr(graph, "_AT_ONCE", 100 * X.shape[1])
+    for row in (0, 99, 100, 2999):
+        strange = X.copy()
+        strange[row, 0] = 3
+        with pytest.raises(ValueError, match="unit length"):
+            Index("hnsw", strange.T, arrays)
+
+
+def test_the_graph_looks_at_more_candidates_for_more_samples() -> None:
+    """The docstring's figures: 64 for few, 200 for 100,000, and never more than 256."""
+    found = [graph._ef_construction(n) for n in (1, 3000, 10_000, 100_000, 200_000, 10**9)]
+    assert found == [64, 64, 93, 200, 251, 256]
+
+
+def test_a_level_has_a_sixteenth_of_the_samples_below_it() -> None:
+    levels = graph._draw_levels(200_000, 3)
+    assert levels.dtype == np.uint8
+    counts = [np.count_nonzero(levels >= level) for level in (1, 2, 3, 4)]
+    assert counts == [200_000, pytest.approx(12_500, rel=0.03), pytest.approx(781, rel=0.1), 0]
+
+
+def test_equally_near_columns_are_found_in_their_order() -> None:
+    X = np.repeat(np.eye(4, dtype=np.float32), 40, axis=0)
+    index = Index("ivf", X.T, made_index("ivf", X.T, 3))
+    found = index.find_nearest(np.eye(4, dtype=np.float32), 30)
+    np.testing.assert_array_equal(found, 40 * np.arange(4)[:, np.newaxis] + np.arange(30))
 
 
 def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
