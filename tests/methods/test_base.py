@@ -27,7 +27,14 @@ from crnr_cli.methods import (
     make_method,
     parse_parameter,
 )
-from crnr_cli.methods.base import reorder_state, residuals, residuals_in_batches, winners_after
+from crnr_cli.methods.base import (
+    RefittedSamples,
+    reorder_state,
+    residuals,
+    residuals_in_batches,
+    winners_after,
+)
+from crnr_cli.methods.folds import Fold
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
@@ -122,6 +129,20 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
         assert first == {"auto": cheaper, "dense": "H", "low-rank": "E"}[factor]
         form = "dense" if first == "H" else "low-rank"
         assert method.fit_bytes(samples) == factor_bytes(form, samples.edges, d, 8)
+
+
+def test_samples_and_splits_are_equal_to_themselves_alone() -> None:
+    """Not by their arrays, whose comparison has no single truth value; so they can be keys, too."""
+
+    def make() -> list[object]:
+        samples, queries, truth = problem()
+        refitted = RefittedSamples(samples.vectors, samples.edges, refit=lambda kept: samples.vectors)
+        return [samples, refitted, Split(samples, queries), Fold(samples, queries, truth)]
+
+    for one, other in zip(make(), make(), strict=True):
+        assert one == one
+        assert one != other
+        assert {one: 1}[one] == 1
 
 
 def test_the_newest_version_covers_every_method_and_neighbors() -> None:
