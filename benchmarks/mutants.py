@@ -4,6 +4,7 @@
     python benchmarks/mutants.py gallery                # one room
     python benchmarks/mutants.py solvers/admm.py        # one file
     python benchmarks/mutants.py gallery --sample 400   # 400 mutants, drawn at random but the same every time
+    python benchmarks/mutants.py results --seconds 4    # the quickest tests of each mutant, 4 seconds of them
     python benchmarks/mutants.py --survivors            # only those that survived the last time
     python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
@@ -700,20 +701,24 @@ class Reach:
 
     lines: dict[str, dict[str, list[int]]]  # by file and test
     seconds: dict[str, float]
+    most: float = float("inf")  # seconds per mutant
 
     @classmethod
-    def of(cls, room: str) -> Reach:
+    def of(cls, room: str, most: float) -> Reach:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "reach.json"
             command = [sys.executable, __file__, "--watch", room, str(output)]
-            subprocess.run(command, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL, check=True)
-            return cls(**json.loads(output.read_text()))
+            environment = _environment()
+            # Compiled modules and tests are kept, so that no fork compiles them again.
+            del environment["PYTHONDONTWRITEBYTECODE"]
+            subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
+            return cls(**json.loads(output.read_text()), most=min(most, ROOMS[room].max_seconds))
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Those that reach the mutant's statement, or its file if it is in no function; the quickest first.
 
-        Nearly all tests reach some statements: only as many are run as `Room` allows, so that a mutant may
-        survive that the slower tests would kill.
+        Nearly all tests reach some statements: only as many are run as `most` allows, but at least one, so
+        that a mutant may survive that the slower tests would kill.
         """
         first, last = reached_lines(mutant)
         by_test = self.lines.get(mutant.file, {})
@@ -724,7 +729,7 @@ class Reach:
         return [
             test
             for test, seconds in zip(reaching, spent, strict=True)
-            if seconds <= ROOMS[mutant.room].max_seconds
+            if seconds <= max(self.most, self.seconds.get(reaching[0], 0.0))
         ]
 
     def request(self, mutant: Mutant, tests: Sequence[str]) -> Request:
@@ -814,10 +819,10 @@ def store(ends: dict[Mutant, str]) -> None:
     RESULTS.write_text(json.dumps([{"mutant": asdict(mutant), "end": end} for mutant, end in known.values()]))
 
 
-def run(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
+def run(mutants: Sequence[Mutant], jobs: int, seconds: float) -> dict[Mutant, str]:
     ends: dict[Mutant, str] = {}
     for room in sorted({mutant.room for mutant in mutants}):
-        reach = Reach.of(room)
+        reach = Reach.of(room, seconds)
         servers = [Server(room) for _ in range(jobs)]
         # All tests: one that fails in any fork would kill every mutant.
         unchanged = Mutant(files_of(room)[0], 1, "", "", "", 0)
@@ -889,12 +894,12 @@ def page(ends: dict[Mutant, str]) -> str:
         files = sorted({mutant.file for mutant in ends if mutant.room == room})
         lines += [_row("", file, {m: end for m, end in ends.items() if m.file == file}) for file in files]
         lines.append(_row(f"**{room}**", "", {m: end for m, end in ends.items() if m.room == room}))
-    survivors = [mutant for mutant, end in ends.items() if not is_killed(end)]
+    survivors = [mutant for mutant, end in ends.items() if not is_killed(end) and end != "not run"]
     for file in sorted({mutant.file for mutant in survivors}):
         source = (PACKAGE / file).read_text().splitlines()
         lines += ["", f"## {file}", ""]
         for mutant in sorted((m for m in survivors if m.file == file), key=lambda m: (m.line, m.number)):
-            reason = reasons.get(mutant.key, "no reason is known: a test is missing")
+            reason = reasons.get(mutant.key, "no reason is noted")
             lines.append(
                 f"- {mutant.place}: `{mutant.was}` → `{mutant.now}` in `{source[mutant.line - 1].strip()}`"
             )
@@ -904,7 +909,10 @@ def page(ends: dict[Mutant, str]) -> str:
 
 def _row(room: str, file: str, ends: dict[Mutant, str]) -> str:
     killed = sum(is_killed(end) for end in ends.values())
-    return f"| {room} | {file} | {len(ends)} | {killed} ({killed / len(ends):.1%}) | {len(ends) - killed} |"
+    count = sum(end != "not run" for end in ends.values())
+    of_all = "" if count == len(ends) else f" of {len(ends)}"
+    share = f"{killed} ({killed / count:.1%})" if count else ""
+    return f"| {room} | {file} | {count}{of_all} | {share} | {count - killed} |"
 
 
 def failures(ends: dict[Mutant, str], *, is_sample: bool) -> Iterator[str]:
@@ -944,6 +952,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn at random")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        metavar="N",
+        help="run only the quickest tests of each mutant, N seconds of them: too few are killed, but soon",
+    )
     parser.add_argument("--serve", metavar="ROOM", help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, metavar=("ROOM", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -966,11 +981,11 @@ def main() -> None:
         ends = {mutant: known.get(mutant, "not run") for mutant in mutants}
     else:
         known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
-        ends = known | run([mutant for mutant in mutants if mutant not in known], options.jobs)
+        ends = known | run([m for m in mutants if m not in known], options.jobs, options.seconds)
         store(ends)
     if options.names == list(ROOMS) and not options.sample:
-        partly = {mutant.room for mutant, end in ends.items() if end == "not run"}
-        (HERE / "mutants.md").write_text(page({m: end for m, end in ends.items() if m.room not in partly}))
+        (HERE / "mutants.md").write_text(page(ends))
+    ends = {mutant: end for mutant, end in ends.items() if end != "not run"}
     wrong = list(failures(ends, is_sample=bool(options.sample)))
     print("\n".join(wrong))
     print(Counter(ends.values()))
