@@ -87,7 +87,16 @@ ROOMS = {
             "tests/gallery/test_index.py",  # neighbours by an index
         )
     ),
-    "results": Room(("tests/results", "tests/jobs/test_classify.py")),
+    "results": Room(
+        (
+            "tests/results",
+            "tests/cli/test_taxa.py",
+            "tests/cli/test_thresholds.py",
+            "tests/jobs/test_classify.py",
+            "tests/jobs/test_classify_update.py",  # records, and rows that are kept
+            "tests/jobs/test_correct.py",  # marks in edited CSVs
+        )
+    ),
     "gallery": Room(
         (
             "tests/gallery",
