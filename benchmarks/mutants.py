@@ -162,7 +162,7 @@ ROOMS = {
     ),
 }
 MEMORY_BYTES = 8 * 2**30
-CPU_SECONDS = 20.0  # of a test, or before the first, more than it takes
+CPU_SECONDS = 8.0  # of a test, beyond five times what it took, or before the first: more than it takes
 KILLER = "killer"  # a file in the folder of a fork
 PYTEST_OPTIONS = (
     *("-x", "-q", "--tb=line", "-p", "no:cacheprovider"),
