@@ -647,9 +647,11 @@ def begin_fork(folder: Path) -> None:
 
 def end_of(child: int, seconds: float, folder: Path) -> tuple[str, str | None]:
     """How the fork ended, and which test killed the mutant."""
-    deadline = time.monotonic() + seconds
+    waited, last = 0.0, time.monotonic()
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        if time.monotonic() > deadline:
+        # While we are stopped or the machine sleeps, so does the fork: that is not its time.
+        waited, last = waited + min(1.0, time.monotonic() - last), time.monotonic()
+        if waited > seconds:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.002)
     with suppress(ProcessLookupError, PermissionError):
