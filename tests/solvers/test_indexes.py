@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 
 import faiss
 import numpy as np
@@ -303,6 +304,7 @@ def test_queries_that_are_not_numbers_do_not_reach_faiss() -> None:
     np.testing.assert_array_equal(found[healthy], Index("hnsw", X.T, arrays).find_nearest(Y[healthy].T, 10))
     assert found.min() >= 0
     assert found.max() < len(X)
+    assert all(len(set(row)) == 10 for row in found.tolist())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e20, -3.0])
@@ -571,26 +573,121 @@ def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch
     X, Y, arrays = made("hnsw")
     _, _, lists = made("ivf")
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    with pytest.raises(CrnrError, match=r"^--index hnsw needs faiss; install with: "):
-        Index("hnsw", X.T, arrays)
-    with pytest.raises(CrnrError, match="needs faiss"):
-        made_index("ivf", X.T, 10)
+    for kind, use in (
+        ("hnsw", lambda: Index("hnsw", X.T, arrays)),
+        ("ivf", lambda: made_index("ivf", X.T, 10)),
+    ):
+        with pytest.raises(CrnrError) as missing:
+            use()
+        assert str(missing.value) == extras.describe_missing("faiss", f"--index {kind}", "faiss")
     assert len(Index("ivf", X.T, lists).find_nearest(Y.T, 10)) == 40  # which NumPy searches
 
 
-def test_progress_is_reported_and_ends() -> None:
+def test_progress_is_reported_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[tuple[int, int]]] = {}
 
     def note(step: str, done: int, total: int) -> None:
         seen.setdefault(step, []).append((done, total))
 
     X, _ = clusters()
-    for kind in KINDS:
+    monkeypatch.setattr(indexes, "_LISTED_AT_ONCE", 1000)
+    for kind, tiles in product(KINDS, ([X.T], [X.T, X.T])):
         seen.clear()
-        made_index(kind, X.T, 10, progress=note)
+        build_indexes(kind, tiles, 10, label_of_nearest, note)
         assert list(seen) == ["indexing", "measuring the index"]
         for reports in seen.values():
             done = [number for number, _ in reports]
             assert done == sorted(done)
             assert reports[0][0] == 0
             assert reports[-1][0] == reports[-1][1]
+        assert {total for _, total in seen["indexing"]} == {len(X) * len(tiles)}
+        # Ten rounds of k-means, and a share for putting the samples on lists.
+        assert kind == "hnsw" or len({done for done, _ in seen["indexing"]}) > 12 * len(tiles)
+
+
+def test_progress_of_the_graph_counts_samples_with_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turns(work: Callable[[], None]) -> Iterator[int]:
+        yield 1  # before the links exist
+        work()
+        yield 0  # the first turn begins before the work
+        yield 2
+
+    X, _, arrays = made("hnsw")
+    seen: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(graph, "run_with_ticks", turns)
+    again = graph.build_graph(X, lambda *report: seen.append(report))
+    assert seen == [("indexing", len(X), len(X))]
+    np.testing.assert_array_equal(again["links"], arrays["links"])
+
+
+def test_the_entry_of_a_graph_cannot_be_hidden() -> None:
+    few = graph.build_graph(clusters()[0][:5], silent)
+    assert few["levels"].tolist() == [1] * 5
+    assert hideable(few).tolist() == sorted({0, 1, 2, 3, 4} - {int(few["graph"][1])})
+    assert {key: array.dtype.str for key, array in few.items()} == {
+        "levels": "|u1",
+        "links": "<i4",
+        "graph": "<i8",
+    }
+
+
+def test_links_of_the_first_and_the_last_sample_are_hidden_too() -> None:
+    _, _, arrays = made("hnsw")
+    edges = np.concatenate([[0], np.cumsum(16 * (arrays["levels"].astype(int) + 1))])
+    for sample in (0, len(arrays["levels"]) - 1):
+        place = slice(edges[sample], edges[sample] + 32)
+        hidden = np.intersect1d(arrays["links"][place], hideable(arrays))
+        assert len(hidden) > 5
+        assert not np.isin(graph_without(arrays, hidden)["links"][place], hidden).any()
+
+
+def test_a_level_above_all_levels_is_refused() -> None:
+    X, _, arrays = made("hnsw")
+    most = faiss.IndexHNSWFlat(X.shape[1], 16).hnsw.cum_nneighbor_per_level.size()
+    with pytest.raises(ValueError, match=r"^the levels of the index do not match the examples$"):
+        Index("hnsw", X.T, arrays | {"levels": with_first(arrays["levels"], most)})
+
+
+@pytest.mark.parametrize("width", [1, 2, 8])
+@pytest.mark.parametrize("count", [5, 40, 3000])
+def test_candidates_are_the_nearest_members_of_the_nearest_lists(width: int, count: int) -> None:
+    X, Y, arrays = made("ivf")
+    X64, Y64, edges = X.astype(float), Y.astype(float), arrays["edges"]
+    found = indexes.Lists(X, arrays).find_candidates(Y, count, width)
+    assert (found.shape, found.dtype) == ((40, count), np.int64)
+    for row, y in zip(found, Y64, strict=True):
+        lists = np.argsort(-(arrays["centers"].astype(float) @ y))[:width]
+        members = np.concatenate([arrays["members"][edges[k] : edges[k + 1]] for k in lists])
+        nearest = members[np.argsort(-(X64[members] @ y))][:count]
+        assert sorted(row[row >= 0].tolist()) == sorted(nearest.tolist())
+        assert (row[len(nearest) :] == -1).all()
+
+
+def test_the_measured_recall_leaves_blank_tiles_of_probes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = hard()
+    half = X.copy()
+    half[np.random.default_rng(0).random(len(X)) < 0.5] = 0
+    monkeypatch.setitem(indexes._LEAST_WIDTH, "ivf", 1)
+    monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
+    monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
+    asked: list[int] = []
+
+    def noting(probes: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
+        asked.extend(probes.tolist())
+        return np.zeros(len(probes))
+
+    tiles = [X, half]
+    made = build_indexes("ivf", [tile.T for tile in tiles], 10, noting)
+    probes = np.unique(asked)
+    assert len(probes) == 4000 // 20
+    shown = np.setdiff1d(np.arange(len(X)), probes)
+    hits = []
+    for tile, arrays in zip(tiles, made, strict=True):
+        asking = probes[tile[probes].any(axis=1)]
+        found = Index("ivf", tile.T, arrays).find_nearest(tile[asking].T, 10 + 10, 1)
+        exact = shown[flat(tile[shown], tile[asking], 10)]
+        for ours, best in zip(found.tolist(), exact.tolist(), strict=True):
+            kept = [place for place in ours if place not in set(probes.tolist())][:10]
+            hits.append(len(set(kept) & set(best)) / 10)
+    assert index_measurement(made[0]).recall == pytest.approx(np.mean(hits), abs=0.01)
+    assert np.mean(hits) < 0.5
