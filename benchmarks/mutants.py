@@ -4,6 +4,7 @@
     python benchmarks/mutants.py gallery                # one room
     python benchmarks/mutants.py solvers/admm.py        # one file
     python benchmarks/mutants.py gallery --sample 400   # 400 mutants, drawn at random but the same every time
+    python benchmarks/mutants.py results --seconds 4    # the quickest tests of each mutant, 4 seconds of them
     python benchmarks/mutants.py --survivors            # only those that survived the last time
     python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
@@ -12,9 +13,11 @@ A mutant is the package with one expression or statement changed: + becomes -, <
 more, a keyword argument is left out, and so on. The tests of its room are run until one fails; that kills the
 mutant. A mutant that passes all tests has survived: a test is missing, or the change makes no difference.
 
-Every mutant is a fork of a process that has loaded NumPy, SciPy, scikit-learn and pytest but nothing of crnr.
-The fork imports the changed module, and runs only those tests that reach the changed statement, the quickest
-first. Processes that a test starts itself run the code as it is.
+Every mutant is a fork of a process. If the change is in a function that nothing has called yet, that process
+has collected all tests of the room, and the fork changes the code of the function in place. Otherwise, the
+process has loaded NumPy, SciPy, scikit-learn and pytest but nothing of crnr, and the fork imports the changed
+module. The fork runs only those tests that reach the changed statement: first those that killed another
+change of the same function, then the quickest. Processes that a test starts itself run the code as it is.
 
 Without a room, file or sample, benchmarks/mutants.md is written, with the reasons of mutants.toml. The exit
 code is 1 if fewer mutants of a room are killed than `ROOMS` wants, or if a survivor has no reason in a room
@@ -29,6 +32,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
+import gc
+import inspect
 import json
 import os
 import resource
@@ -41,6 +47,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -49,8 +56,9 @@ from importlib.util import spec_from_file_location
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from types import CodeType
-from typing import Any
+from shutil import rmtree
+from types import CodeType, FrameType, FunctionType
+from typing import Any, TextIO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -79,7 +87,16 @@ ROOMS = {
             "tests/gallery/test_index.py",  # neighbours by an index
         )
     ),
-    "results": Room(("tests/results", "tests/jobs/test_classify.py")),
+    "results": Room(
+        (
+            "tests/results",
+            "tests/cli/test_taxa.py",
+            "tests/cli/test_thresholds.py",
+            "tests/jobs/test_classify.py",
+            "tests/jobs/test_classify_update.py",  # records, and rows that are kept
+            "tests/jobs/test_correct.py",  # marks in edited CSVs
+        )
+    ),
     "gallery": Room(
         (
             "tests/gallery",
@@ -145,6 +162,12 @@ ROOMS = {
     ),
 }
 MEMORY_BYTES = 8 * 2**30
+CPU_SECONDS = 8.0  # of a test, beyond five times what it took, or before the first: more than it takes
+KILLER = "killer"  # a file in the folder of a fork
+PYTEST_OPTIONS = (
+    *("-x", "-q", "--tb=line", "-p", "no:cacheprovider"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # Hypothesis, a plugin, is loaded already
+)
 PRELOADED = (
     *("numpy", "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.io", "scipy.stats", "h5py"),
     *("PIL.Image", "typer.testing", "rich.console", "rich.table", "rich.progress", "pandas", "onnx"),
@@ -316,9 +339,10 @@ def _other_calls(call: ast.Call) -> Iterator[ast.expr]:
     function = call.func
     match function:
         case ast.Name(id=name) if name in SWAPPED_NAMES:
-            yield ast.Call(ast.Name(SWAPPED_NAMES[name]), call.args, call.keywords)
+            swapped: ast.expr = ast.Name(SWAPPED_NAMES[name], ast.Load())
+            yield ast.Call(swapped, call.args, call.keywords)
         case ast.Attribute(attr=name) if name in SWAPPED_NAMES:
-            swapped = ast.Attribute(function.value, SWAPPED_NAMES[name])
+            swapped = ast.Attribute(function.value, SWAPPED_NAMES[name], ast.Load())
             yield ast.Call(swapped, call.args, call.keywords)
         case ast.Attribute(attr=name) if name in LEFT_OUT_CALLS:
             yield function.value
@@ -326,6 +350,7 @@ def _other_calls(call: ast.Call) -> Iterator[ast.expr]:
         yield ast.Call(function, call.args, [*call.keywords[:i], *call.keywords[i + 1 :]])
 
 
+@functools.cache
 def mutants_of(file: str) -> list[Mutant]:
     found: list[Mutant] = []
     seen: Counter[tuple[str, ...]] = Counter()
@@ -340,6 +365,10 @@ def mutants_of(file: str) -> list[Mutant]:
 def _shown(node: ast.AST) -> str:
     """The code of a node; of a block, the first line."""
     return ast.unparse(node).split("\n")[0]
+
+
+def module_name(file: str) -> str:
+    return ".".join(("crnr_cli", *file.removesuffix(".py").split("/"))).removesuffix(".__init__")
 
 
 def changed_code(mutant: Mutant) -> CodeType:
@@ -370,11 +399,10 @@ class MutantLoader(SourceFileLoader):
 class MutantFinder(MetaPathFinder):
     """Finds the changed module before Python finds the one on the disk."""
 
-    def __init__(self, mutant: Mutant) -> None:
+    def __init__(self, mutant: Mutant, code: CodeType) -> None:
         self._path = PACKAGE / mutant.file
-        parts = ("crnr_cli", *mutant.file.removesuffix(".py").split("/"))
-        self._name = ".".join(parts).removesuffix(".__init__")
-        self._code = changed_code(mutant)
+        self._name = module_name(mutant.file)
+        self._code = code
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname != self._name:
@@ -405,67 +433,234 @@ class SameTests:
         items[:] = [item for item in items if "browser" not in item.fixturenames]
 
 
-class Selection(SameTests):
-    """A plugin of pytest: only these tests, in this order."""
+class Kill(SameTests):
+    """A plugin of pytest: the first test that fails ends the process, and its name is written to a file."""
 
-    def __init__(self, tests: Sequence[str]) -> None:
-        self._position = {test: i for i, test in enumerate(tests)}
+    def __init__(self) -> None:
+        self._limits: dict[str, float] = {}
+        self._killer: Path | None = None
+
+    def begin(self, limits: dict[str, float], folder: Path) -> None:
+        """In a fork: these tests, and how many seconds of the processor each of them has."""
+        self._limits = limits
+        self._killer = folder / KILLER
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        # Not seconds of a clock: a machine that is busy with other things kills no mutant.
+        signal.setitimer(signal.ITIMER_PROF, self._limits[nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and self._killer is not None:
+            self._killer.write_text(report.nodeid)
+            os._exit(1)
+
+    def select(self, items: list[Any]) -> list[Any]:
+        """The tests of `begin`, in that order."""
+        position = {test: i for i, test in enumerate(self._limits)}
+        return sorted((item for item in items if item.nodeid in position), key=lambda i: position[i.nodeid])
+
+
+class Selection(Kill):
+    """A plugin of pytest for a fork that has not collected the tests."""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self._position),
-            key=lambda item: self._position[item.nodeid],
-        )
+        super().pytest_collection_modifyitems(items)
+        items[:] = self.select(items)
 
 
-def run_tests(mutant: Mutant, tests: Sequence[str], folder: str) -> int:
-    """In a fork: the exit code of pytest."""
+@dataclass(frozen=True)
+class Request:
+    """What a server is asked to run."""
+
+    mutant: Mutant
+    limits: dict[str, float]  # the tests in their order, and the seconds of the processor that each may take
+    seconds: float  # of a clock, for all: a mutant may wait forever
+
+    @classmethod
+    def read(cls, line: str) -> Request:
+        values = json.loads(line)
+        return cls(Mutant(**values.pop("mutant")), **values)
+
+
+def run_tests(request: Request, code: CodeType, folder: Path) -> int:
+    """In a fork that has not loaded the package: the exit code of pytest."""
     import pytest
 
+    sys.meta_path.insert(0, MutantFinder(request.mutant, code))
+    files = list(dict.fromkeys(test.split("::")[0] for test in request.limits))
+    plugin = Selection()
+    plugin.begin(request.limits, folder)
+    return int(pytest.main([*PYTEST_OPTIONS, *files], plugins=[plugin]))
+
+
+class Collected(Kill):
+    """A plugin of pytest for a process that collects the tests, and then forks for each mutant."""
+
+    def __init__(self, requests: TextIO, answers: TextIO) -> None:
+        super().__init__()
+        self._requests, self._answers = requests, answers
+        self._called: set[tuple[str, str, int]] = set()
+        sys.setprofile(self._note_call)
+
+    def _note_call(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            self._called.add(identity(frame.f_code))
+
+    def pytest_runtestloop(self, session: Any) -> bool | None:
+        """Answer requests; in a fork, return to pytest, which then runs the tests."""
+        sys.setprofile(None)
+        if session.testsfailed:
+            return None  # which pytest reports
+        functions: dict[tuple[str, str, int], list[FunctionType]] = {}
+        for thing in gc.get_objects():
+            if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(str(PACKAGE)):
+                functions.setdefault(identity(thing.__code__), []).append(thing)
+        gc.collect()
+        gc.freeze()  # a collection in a fork would write to the pages that it shares with us
+        for line in self._requests:
+            request = Request.read(line)
+            code = changed_code(request.mutant)
+            change = self._change(request.mutant, code, functions)
+            if change is None:
+                answer = ["in a new process", None]
+            elif (answer := self._fork(request, code, change, session)) is None:  # type: ignore[assignment]
+                return None
+            print(json.dumps(answer), file=self._answers, flush=True)
+        return True
+
+    def _change(
+        self,
+        mutant: Mutant,
+        code: CodeType,
+        functions: dict[tuple[str, str, int], list[FunctionType]],
+    ) -> list[tuple[FunctionType, CodeType]] | None:
+        """The functions to change in place and their new code; None if that is not enough."""
+        if not mutant.number or module_name(mutant.file) not in sys.modules:
+            return []  # a test imports the changed module, if any does
+        if (changed := changed_function(mutant, code)) is None:
+            return None
+        before, after = changed
+        found = functions.get(identity(before), [])
+        if not found or identity(before) in self._called or any(f.__code__ != before for f in found):
+            return None
+        return [(function, after) for function in found]
+
+    def _fork(
+        self,
+        request: Request,
+        code: CodeType,
+        change: list[tuple[FunctionType, CodeType]],
+        session: Any,
+    ) -> tuple[str, str | None] | None:
+        """How the mutant ended; None in the fork itself, which is to run the tests."""
+        folder = Path(tempfile.mkdtemp())
+        if child := os.fork():
+            try:
+                return end_of(child, request.seconds, folder)
+            finally:
+                rmtree(folder, ignore_errors=True)
+        begin_fork(folder)
+        sys.meta_path.insert(0, MutantFinder(request.mutant, code))  # for a test that imports it again
+        for function, after in change:
+            function.__code__ = after
+        self.begin(request.limits, folder)
+        session.items[:] = self.select(session.items)
+        session.config.pluginmanager.getplugin("capturemanager").read_global_capture()  # of other forks
+        return None
+
+
+def identity(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def changed_function(mutant: Mutant, changed: CodeType) -> tuple[CodeType, CodeType] | None:
+    """The code of the outermost function that is all that changes in the module, before and after.
+
+    None if something changes that Python runs when it imports the module.
+    """
+    before, after = changed_code(Mutant(mutant.file, 1, "", "", "", 0)), changed
+    while _without_inner(before) == _without_inner(after):
+        pairs = [
+            (b, a) for b, a in zip(_inner(before), _inner(after), strict=True) if b != a
+        ]  # of equal constants, so of the same number
+        if len(pairs) != 1:
+            return None
+        before, after = pairs[0]
+        if before.co_flags & inspect.CO_OPTIMIZED:  # a function, and not the body of a class
+            return (before, after) if before.co_freevars == after.co_freevars else None
+    return None
+
+
+def _inner(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _without_inner(code: CodeType) -> CodeType:
+    constants = (None if isinstance(constant, CodeType) else constant for constant in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
+
+
+def serve(room: str) -> None:
+    """Read requests from stdin, and write how each mutant ended; "" is no room."""
+    # What pytest and the tests print goes nowhere.
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nowhere, stream)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    sys.meta_path.insert(0, MutantFinder(mutant))
-    files = list(dict.fromkeys(test.split("::")[0] for test in tests))
-    options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", f"--basetemp={folder}/tmp"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # Hypothesis, a plugin, is loaded already
-    return int(pytest.main([*options, *files], plugins=[Selection(tests)]))
-
-
-def serve() -> None:
-    """Read mutants from stdin, and write how each ended."""
     for name in PRELOADED:
         try:
             import_module(name)
         except ImportError:
             print(f"{name} is not installed", file=sys.stderr)
-    for line in sys.stdin:
-        request = json.loads(line)
-        print(
-            json.dumps(_ended_in_fork(Mutant(**request["mutant"]), request["tests"], request["seconds"])),
-            flush=True,
-        )
+    os.dup2(nowhere, 2)
+    if room:
+        import pytest
+
+        code = pytest.main([*PYTEST_OPTIONS, *ROOMS[room].tests], plugins=[Collected(requests, answers)])
+        os._exit(code)  # of a fork, at once
+    for line in requests:
+        request = Request.read(line)
+        changed = changed_code(request.mutant)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            answer = _ended_in_fork(request, changed, Path(folder))
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def _ended_in_fork(mutant: Mutant, tests: list[str], seconds: float) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        child = os.fork()
-        if not child:
-            os.setsid()
-            os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
-            for stream in (0, 1, 2):
-                os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-            code = 1
-            try:
-                code = run_tests(mutant, tests, folder)
-            finally:
-                os._exit(code)
-        deadline = time.monotonic() + seconds
-        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-            if time.monotonic() > deadline:
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return "too slow"
-            time.sleep(0.005)
-        return "survived" if ended[1] == 0 else "killed"
+def _ended_in_fork(request: Request, changed: CodeType, folder: Path) -> tuple[str, str | None]:
+    if child := os.fork():
+        return end_of(child, request.seconds, folder)
+    code = 1
+    try:
+        begin_fork(folder)
+        code = run_tests(request, changed, folder)
+    finally:
+        os._exit(code)
+
+
+def begin_fork(folder: Path) -> None:
+    os.setsid()
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+
+
+def end_of(child: int, seconds: float, folder: Path) -> tuple[str, str | None]:
+    """How the fork ended, and which test killed the mutant."""
+    waited, last = 0.0, time.monotonic()
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        # While we are stopped or the machine sleeps, so does the fork: that is not its time.
+        waited, last = waited + min(1.0, time.monotonic() - last), time.monotonic()
+        if waited > seconds:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.002)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # with processes that a test has started
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status in (-signal.SIGPROF, -signal.SIGKILL):
+        return "too slow", None
+    killer = folder / KILLER
+    return ("killed" if status else "survived"), killer.read_text() if killer.exists() else None
 
 
 # Which tests to run
@@ -517,20 +712,24 @@ class Reach:
 
     lines: dict[str, dict[str, list[int]]]  # by file and test
     seconds: dict[str, float]
+    most: float = float("inf")  # seconds per mutant
 
     @classmethod
-    def of(cls, room: str) -> Reach:
+    def of(cls, room: str, most: float) -> Reach:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "reach.json"
             command = [sys.executable, __file__, "--watch", room, str(output)]
-            subprocess.run(command, cwd=ROOT, env=_environment(), stdout=subprocess.DEVNULL, check=True)
-            return cls(**json.loads(output.read_text()))
+            environment = _environment()
+            # Compiled modules and tests are kept, so that no fork compiles them again.
+            del environment["PYTHONDONTWRITEBYTECODE"]
+            subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True)
+            return cls(**json.loads(output.read_text()), most=min(most, ROOMS[room].max_seconds))
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Those that reach the mutant's statement, or its file if it is in no function; the quickest first.
 
-        Nearly all tests reach some statements: only as many are run as `Room` allows, so that a mutant may
-        survive that the slower tests would kill.
+        Nearly all tests reach some statements: only as many are run as `most` allows, but at least one, so
+        that a mutant may survive that the slower tests would kill.
         """
         first, last = reached_lines(mutant)
         by_test = self.lines.get(mutant.file, {})
@@ -541,11 +740,12 @@ class Reach:
         return [
             test
             for test, seconds in zip(reaching, spent, strict=True)
-            if seconds <= ROOMS[mutant.room].max_seconds
+            if seconds <= max(self.most, self.seconds.get(reaching[0], 0.0))
         ]
 
-    def total_seconds(self, tests: Sequence[str]) -> float:
-        return sum(self.seconds[test] for test in tests)
+    def request(self, mutant: Mutant, tests: Sequence[str]) -> Request:
+        limits = {test: CPU_SECONDS + 5 * self.seconds.get(test, 0.0) for test in tests}
+        return Request(mutant, limits, 120 + 5 * sum(self.seconds.get(test, 0.0) for test in tests))
 
 
 def reached_lines(mutant: Mutant) -> tuple[int, int]:
@@ -571,35 +771,47 @@ def reached_lines(mutant: Mutant) -> tuple[int, int]:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a fork loses all but one
+    return {**os.environ, **threads, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 # All mutants
 
 
 class Server:
-    """A process of `serve`."""
+    """Two processes of `serve`: one that has collected the tests of the room, and one that has not."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"],
-            cwd=ROOT,
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, room: str) -> None:
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--serve", each],
+                cwd=ROOT,
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for each in (room, "")
+        ]
 
-    def ended(self, mutant: Mutant, tests: Sequence[str], reach: Reach) -> str:
-        if not tests:
-            return "not reached"
-        seconds = 20 + 5 * reach.total_seconds(tests)
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None  # noqa: PT018
-        stdin.write(json.dumps({"mutant": asdict(mutant), "tests": tests, "seconds": seconds}) + "\n")
-        stdin.flush()
-        end: str = json.loads(stdout.readline())
-        return end
+    def ended(self, request: Request) -> tuple[str, str | None]:
+        """How the mutant ended, and the test that killed it, if one did."""
+        if not request.limits:
+            return "not reached", None
+        end, killer = "in a new process", None
+        for process in self._processes:
+            if end == "in a new process":
+                assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+                process.stdin.write(json.dumps(asdict(request)) + "\n")
+                process.stdin.flush()
+                if not (line := process.stdout.readline()):
+                    sys.exit(f"the tests of {request.mutant.room} cannot be collected")
+                end, killer = json.loads(line)
+        return end, killer
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.communicate()
 
 
 def note(text: str) -> None:
@@ -618,29 +830,47 @@ def store(ends: dict[Mutant, str]) -> None:
     RESULTS.write_text(json.dumps([{"mutant": asdict(mutant), "end": end} for mutant, end in known.values()]))
 
 
-def run(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
-    reaches = {room: Reach.of(room) for room in sorted({mutant.room for mutant in mutants})}
-    servers = [Server() for _ in range(jobs)]
-    for room, reach in reaches.items():  # all tests: one that fails in any fork would kill every mutant
-        unchanged = Mutant(files_of(room)[0], 1, "", "", "", 0)
-        if servers[0].ended(unchanged, list(reach.seconds), reach) != "survived":
-            sys.exit(f"{room}: the tests fail in a fork even though nothing is changed")
+def run(mutants: Sequence[Mutant], jobs: int, seconds: float) -> dict[Mutant, str]:
     ends: dict[Mutant, str] = {}
+    for room in sorted({mutant.room for mutant in mutants}):
+        reach = Reach.of(room, seconds)
+        servers = [Server(room) for _ in range(jobs)]
+        # All tests: one that fails in any fork would kill every mutant.
+        unchanged = Mutant(files_of(room)[0], 1, "", "", "", 0)
+        end, killer = servers[0].ended(reach.request(unchanged, list(reach.seconds)))
+        if end != "survived":
+            sys.exit(f"{room}: {killer} fails in a fork even though nothing is changed")
+        _run_room([mutant for mutant in mutants if mutant.room == room], reach, servers, ends)
+        for server in servers:
+            server.close()
+    return ends
+
+
+def _run_room(
+    mutants: Sequence[Mutant], reach: Reach, servers: list[Server], ends: dict[Mutant, str]
+) -> None:
+    """Add how the mutants of a room ended."""
+    killers: dict[tuple[str, str], dict[str, None]] = {}  # by function, the last at the end
 
     def one(mutant: Mutant) -> None:
         server = servers.pop()
         try:
-            reach = reaches[mutant.room]
-            ends[mutant] = server.ended(mutant, reach.tests(mutant), reach)
+            tests = reach.tests(mutant)
+            same = killers.setdefault((mutant.file, mutant.place), {})
+            first = [test for test in reversed(same.copy()) if test in tests]
+            end, killer = server.ended(reach.request(mutant, list(dict.fromkeys(first + tests))))
         finally:
             servers.append(server)
-        note(f"{len(ends)} of {len(mutants)}: {ends[mutant]}: {mutant}")
+        if killer:
+            same.pop(killer, None)
+            same[killer] = None
+        ends[mutant] = end
+        note(f"{sum(m.room == mutant.room for m in ends)} of {len(mutants)}: {end}: {mutant}")
         if len(ends) % 100 == 0:
-            store(ends)
+            store(ends.copy())
 
-    with ThreadPoolExecutor(jobs) as threads:
+    with ThreadPoolExecutor(len(servers)) as threads:
         list(threads.map(one, mutants))
-    return ends
 
 
 def is_killed(end: str) -> bool:
@@ -675,12 +905,12 @@ def page(ends: dict[Mutant, str]) -> str:
         files = sorted({mutant.file for mutant in ends if mutant.room == room})
         lines += [_row("", file, {m: end for m, end in ends.items() if m.file == file}) for file in files]
         lines.append(_row(f"**{room}**", "", {m: end for m, end in ends.items() if m.room == room}))
-    survivors = [mutant for mutant, end in ends.items() if not is_killed(end)]
+    survivors = [mutant for mutant, end in ends.items() if not is_killed(end) and end != "not run"]
     for file in sorted({mutant.file for mutant in survivors}):
         source = (PACKAGE / file).read_text().splitlines()
         lines += ["", f"## {file}", ""]
         for mutant in sorted((m for m in survivors if m.file == file), key=lambda m: (m.line, m.number)):
-            reason = reasons.get(mutant.key, "no reason is known: a test is missing")
+            reason = reasons.get(mutant.key, "no reason is noted")
             lines.append(
                 f"- {mutant.place}: `{mutant.was}` → `{mutant.now}` in `{source[mutant.line - 1].strip()}`"
             )
@@ -690,7 +920,10 @@ def page(ends: dict[Mutant, str]) -> str:
 
 def _row(room: str, file: str, ends: dict[Mutant, str]) -> str:
     killed = sum(is_killed(end) for end in ends.values())
-    return f"| {room} | {file} | {len(ends)} | {killed} ({killed / len(ends):.1%}) | {len(ends) - killed} |"
+    count = sum(end != "not run" for end in ends.values())
+    of_all = "" if count == len(ends) else f" of {len(ends)}"
+    share = f"{killed} ({killed / count:.1%})" if count else ""
+    return f"| {room} | {file} | {count}{of_all} | {share} | {count - killed} |"
 
 
 def failures(ends: dict[Mutant, str], *, is_sample: bool) -> Iterator[str]:
@@ -730,13 +963,20 @@ def main() -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn at random")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        metavar="N",
+        help="run only the quickest tests of each mutant, N seconds of them: too few are killed, but soon",
+    )
+    parser.add_argument("--serve", metavar="ROOM", help=argparse.SUPPRESS)
     parser.add_argument("--watch", nargs=2, metavar=("ROOM", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     # The package of this checkout, wherever it is installed; and no benchmark for a library of the same name.
     sys.path[0] = str(ROOT)
-    if options.serve:
-        return serve()
+    if options.serve is not None:
+        return serve(options.serve)
     if options.watch:
         return watch(options.watch[0], Path(options.watch[1]))
     mutants = [mutant for name in options.names for file in files_of(name) for mutant in mutants_of(file)]
@@ -752,11 +992,11 @@ def main() -> None:
         ends = {mutant: known.get(mutant, "not run") for mutant in mutants}
     else:
         known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
-        ends = known | run([mutant for mutant in mutants if mutant not in known], options.jobs)
+        ends = known | run([m for m in mutants if m not in known], options.jobs, options.seconds)
         store(ends)
     if options.names == list(ROOMS) and not options.sample:
-        partly = {mutant.room for mutant, end in ends.items() if end == "not run"}
-        (HERE / "mutants.md").write_text(page({m: end for m, end in ends.items() if m.room not in partly}))
+        (HERE / "mutants.md").write_text(page(ends))
+    ends = {mutant: end for mutant, end in ends.items() if end != "not run"}
     wrong = list(failures(ends, is_sample=bool(options.sample)))
     print("\n".join(wrong))
     print(Counter(ends.values()))

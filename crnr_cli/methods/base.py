@@ -118,11 +118,11 @@ class Samples:
         return self.vectors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RefittedSamples(Samples):
     """Samples whose vectors depend on the classes of the others, so held-out samples must not take part."""
 
-    refit: Callable[[Array], Array] = field(kw_only=True, compare=False)  # from a mask to all vectors
+    refit: Callable[[Array], Array] = field(kw_only=True)  # from a mask to all vectors
 
     def vectors_by(self, is_kept: Array) -> Array:
         return self.refit(is_kept)
@@ -137,13 +137,13 @@ def batch_size(n_samples: int) -> int:
     return max(128, min(256, 2**22 // n_samples // 32 * 32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split:
     """Samples to fit a method to, and queries to test it with. All rows are unit vectors."""
 
     samples: Samples
     queries: Array
-    _nearest: ProcessCache = field(default_factory=ProcessCache, init=False, compare=False, repr=False)
+    _nearest: ProcessCache = field(default_factory=ProcessCache, init=False, repr=False)
 
     @property
     def parts(self) -> list[Split]:

@@ -198,7 +198,7 @@ def _starts(ordered: Array) -> Array:
     return np.unique(ordered, return_index=True)[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold(Split):
     """A split with the true classes of its queries."""
 

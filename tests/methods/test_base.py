@@ -17,8 +17,24 @@ from sklearn.linear_model import LogisticRegression
 from crnr_cli.arrays import Array, to_dense
 from crnr_cli.errors import CrnrError, DataError, NotConverged, UsageError
 from crnr_cli.jobs.tune import NEIGHBORS
-from crnr_cli.methods import METHODS, Samples, Split, batch_size, fit_method, make_method, parse_parameter
-from crnr_cli.methods.base import reorder_state, residuals, residuals_in_batches, winners_after
+from crnr_cli.methods import (
+    METHODS,
+    NEWEST_VERSION,
+    Samples,
+    Split,
+    batch_size,
+    fit_method,
+    make_method,
+    parse_parameter,
+)
+from crnr_cli.methods.base import (
+    RefittedSamples,
+    reorder_state,
+    residuals,
+    residuals_in_batches,
+    winners_after,
+)
+from crnr_cli.methods.folds import Fold
 from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
@@ -115,6 +131,64 @@ def test_a_factor_is_chosen_by_name_or_cost(factor: str) -> None:
         assert method.fit_bytes(samples) == factor_bytes(form, samples.edges, d, 8)
 
 
+def test_samples_and_splits_are_equal_to_themselves_alone() -> None:
+    """Not by their arrays, whose comparison has no single truth value; so they can be keys, too."""
+
+    def make() -> list[object]:
+        samples, queries, truth = problem()
+        refitted = RefittedSamples(samples.vectors, samples.edges, refit=lambda kept: samples.vectors)
+        return [samples, refitted, Split(samples, queries), Fold(samples, queries, truth)]
+
+    for one, other in zip(make(), make(), strict=True):
+        assert one == one
+        assert one != other
+        assert {one: 1}[one] == 1
+
+
+def test_the_newest_version_covers_every_method_and_neighbors() -> None:
+    assert NEWEST_VERSION == 4  # neighbors came last
+    assert all(method.since_version <= NEWEST_VERSION for method in METHODS.values())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"neighbors": -1}, "neighbors must be a whole number from 0 (all examples) to 2000, not -1"),
+        ({"neighbors": 2001}, "neighbors must be a whole number from 0 (all examples) to 2000, not 2001"),
+        ({"neighbors": 1.5}, "neighbors must be a whole number from 0 (all examples) to 2000, not 1.5"),
+        ({"index": "flat"}, "index must be exact or ivf or hnsw, not 'flat'"),
+        ({"index": 1}, "index must be exact or ivf or hnsw, not 1"),
+        ({"mu": 0}, "mu must be above 0, not 0"),
+        ({"lam": -1}, "lam must be 0 or more, not -1"),
+        ({"lam": 1.5e12}, "lam must be at most 1e+12, not 1.5e+12"),
+        ({"lam": 10**400}, f"lam must be a finite number, not {10**400}"),
+        ({"lam": "1"}, "lam must be a finite number, not '1'"),
+        ({"iterations": 0}, "iterations must be a whole number from 1 to 1000000, not 0"),
+        ({"iterations": 1_000_001}, "iterations must be a whole number from 1 to 1000000, not 1000001"),
+        ({"iterations": 2.0}, "iterations must be a whole number from 1 to 1000000, not 2.0"),
+    ],
+)
+def test_parameters_out_of_range_are_refused_with_their_range(
+    parameters: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        make_method("crnr", parameters)
+    assert str(refused.value) == f"method crnr: {message}"
+
+
+def test_parameters_may_be_at_the_ends_of_their_ranges() -> None:
+    for parameters in (
+        {"neighbors": 0},
+        {"neighbors": 2000},
+        {"lam": 0},
+        {"lam": 1e12},
+        {"iterations": 1},
+        {"iterations": 10**6},
+    ):
+        stored = make_method("crnr", parameters).parameters
+        assert stored.items() >= parameters.items()
+
+
 def test_make_method_names_unknown_parameters() -> None:
     with pytest.raises(
         UsageError, match=r"^method crnr: factor must be auto or dense or low-rank, not 'sparse'$"
@@ -126,6 +200,21 @@ def test_make_method_names_unknown_parameters() -> None:
         make_method("croc", {"mu": 1.0})
     with pytest.raises(UsageError, match=r"^--mu does not apply to --method nn; it belongs to crnr, nrc$"):
         make_method("nn", {"mu": 1.0})
+    with pytest.raises(
+        UsageError, match=r"^--crc-weight does not apply to --method procrc; it belongs to croc$"
+    ):
+        make_method("procrc", {"weight": 1.0})
+    with pytest.raises(
+        UsageError, match=r"^method croc has no parameter mi; its parameters are lam, weight$"
+    ):
+        make_method("croc", {"mi": 1.0})
+    with pytest.raises(UsageError, match=r"^method nn has no parameter mi; it has none$"):
+        make_method("nn", {"mi": 1.0})
+    with pytest.raises(
+        UsageError,
+        match=r"^--set croc\.mu: method croc has no parameter mu; its parameters are lam, weight$",
+    ):
+        parse_parameter("croc", "mu", "1")
     with pytest.raises(UsageError, match=r"^--set src\.lam: 'x' is not a number$"):
         parse_parameter("src", "lam", "x")
     with pytest.raises(UsageError, match=r"^--set crnr\.iterations: '1\.5' is not a whole number$"):

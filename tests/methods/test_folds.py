@@ -328,6 +328,25 @@ def test_memory_is_asked_for_before_samples_are_held_out(monkeypatch: pytest.Mon
         next(held_out_residuals(samples, method, fold_of, jobs=1, progress=lambda *_: None))
 
 
+@pytest.mark.parametrize(("jobs", "room", "expected"), [(3, 1, 1), (2, 3, 2)])
+def test_as_many_folds_as_jobs_and_memory_allow_are_answered_at_once(
+    jobs: int, room: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples, fold_of = Samples.of(unit_rows(30, 5), np.repeat([0, 1, 2], 10)), np.arange(30) % 3
+    threads: list[int] = []
+    original = folds.run_side_by_side
+
+    def noting(answer, numbers, count, *, wait):  # type: ignore[no-untyped-def]
+        threads.append(count)
+        return original(answer, numbers, count, wait=wait)
+
+    monkeypatch.setattr(folds, "run_side_by_side", noting)
+    monkeypatch.setattr(folds, "pieces_at_once", lambda asked: asked)
+    monkeypatch.setattr(memory, "room_for", lambda needed: room)
+    list(held_out_residuals(samples, Nn(), fold_of, jobs=jobs, progress=lambda *_: None))
+    assert threads == [expected]
+
+
 def test_whoever_stops_early_does_not_wait_for_the_fold_that_is_answered() -> None:
     samples, fold_of = Samples.of(unit_rows(30, 5), np.repeat([0, 1, 2], 10)), np.arange(30) % 3
     asked, began, may_end, ended = [], Event(), Event(), []

@@ -241,7 +241,9 @@ def test_build_without_scikit_learn_names_the_extra(crnr: Runner, name: str, tmp
 @pytest.mark.parametrize("name", ["svm", "softmax"])
 def test_trained_methods_need_two_classes(name: str) -> None:
     samples, _, _ = problem(sizes=(4,))
-    with pytest.raises(DataError, match=f"{name} needs two or more classes"):
+    with pytest.raises(
+        DataError, match=f"^method {name} needs two or more classes, but the gallery has only one$"
+    ):
         make_method(name, {}).fit(samples)
 
 

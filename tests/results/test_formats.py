@@ -17,7 +17,7 @@ from PIL import Image
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.formats import parse_prediction, read_answers
+from crnr_cli.results.formats import parse_prediction, read_answers, read_columns
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from crnr_cli.system.extras import describe_missing
@@ -226,21 +226,32 @@ def test_every_class_is_read_again(crnr: Runner, format: str) -> None:
 
 
 BAD_LINES = {
-    '{"truth": "a", "label": "b"\n': "x.jsonl, line 1: not readable as JSON",
+    '{"truth": "a", "label": "b"\n': r"x.jsonl, line 1: not readable as JSON \(.*\); is it complete\?",
     '{"truth": "a", "label": "b"}\n[1]\n': "x.jsonl, line 2: not an object with the keys truth and label",
     '{"truth": "a"}\n': r"x.jsonl, line 1: no label; was it written by `crnr classify`\?",
+    '{"a": 1}\n': r"x.jsonl, line 1: no truth or label; was it written by `crnr classify`\?",
     '{"truth": "a", "label": ["b"]}\n': "x.jsonl, line 1: label is not a text",
+    '{"truth": true, "label": "b"}\n': "x.jsonl, line 1: truth is not a text",
     '{"truth": "a", "label": "b", "margin": "c"}\n': "x.jsonl, line 1: margin is not a number",
-    '{"truth": "a", "label": "b", "probability": 1, "set": "ab"}\n': "x.jsonl, line 1: set is not a list",
-    '{"a": ' + "[" * 100_000 + "\n": "x.jsonl, line 1: not readable as JSON",
+    '{"truth": "a", "label": "b", "separation": true}\n': "x.jsonl, line 1: separation is not a number",
+    '\n{"truth": "a", "label": "b", "probability": 1, "set": "ab"}\n': (
+        "x.jsonl, line 2: set is not a list of labels"
+    ),
+    '{"truth": "a", "label": "b", "probability": 1, "set": ["a", 1]}\n': (
+        "x.jsonl, line 1: set is not a list of labels"
+    ),
+    '{"a": ' + "[" * 100_000 + "\n": r"x.jsonl, line 1: not readable as JSON \(.*\); is it complete\?",
 }
 
 
 @pytest.mark.parametrize(("text", "words"), BAD_LINES.items(), ids=map(str, range(len(BAD_LINES))))
-def test_bad_json_lines_are_refused_with_their_place(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "x.jsonl").write_text(text)
-    with pytest.raises(DataError, match=words):
-        read_answers(tmp_path / "x.jsonl")
+def test_bad_json_lines_are_refused_with_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.jsonl").write_text(text if text.startswith("{") else '{"truth": "a", "label": "b"}' + text)
+    with pytest.raises(DataError, match=f"^{words}$"):
+        read_answers(Path("x.jsonl"))
 
 
 def test_records_of_other_programs() -> None:
@@ -250,6 +261,55 @@ def test_records_of_other_programs() -> None:
     assert parse_prediction(record, "x") == Prediction(
         "", None, "a", 3.0, None, None, "ok", None, 1.0, ("a",)
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, 0.0), (1, 1.0), (0.5, 0.5), (-0.1, None), (1.1, None), (True, None), ("1", None)],
+)
+def test_probabilities_of_other_programs(value: object, expected: float | None) -> None:
+    record = {"truth": "a", "label": "b", "probability": value, "class_probability": value, "set": None}
+    row = parse_prediction(record, "x")
+    assert (row.probability, row.class_probability, row.set) == (expected, expected, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "event", "text"),
+    [("e", "e", "e"), (7, "7", None), (True, None, None), ("", None, ""), ([], None, None)],
+)
+def test_further_keys_of_other_programs(value: object, event: str | None, text: str | None) -> None:
+    keys = dict.fromkeys(("event", "event_label", "rank", "date"), value)
+    row = parse_prediction({"truth": "a", "label": "b", **keys}, "x")
+    assert (row.event, row.event_label, row.rank, row.date) == (event, event, text, text)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 10**400])
+def test_numbers_that_are_too_large_are_refused(value: float) -> None:
+    with pytest.raises(DataError, match=r"^x: margin is not a number$"):
+        parse_prediction({"truth": "a", "label": "b", "margin": value}, "x")
+    assert parse_prediction({"truth": "a", "label": "b", "margin": 9e307}, "x").margin == 9e307
+    for missing in (None, float("inf"), float("nan")):
+        assert parse_prediction({"truth": "a", "label": "b", "margin": missing}, "x").margin is None
+
+
+def test_further_columns_are_read_from_every_format(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("truth,label,station,n\na,b,s1,1\n\nc,d,,2\n")
+    (tmp_path / "x.jsonl").write_text('{"truth": "a", "station": "s1", "n": 1}\n\n{"truth": "c", "n": 2}\n')
+    pq.write_table(
+        pa.table({"truth": ["a", "c"], "station": ["s1", None], "n": [1, 2]}), tmp_path / "x.parquet"
+    )
+    for name in ("x.csv", "x.jsonl", "x.parquet"):
+        found = read_columns(tmp_path / name, ["n", "station", "gone"])
+        assert found == {"n": ["1", "2"], "station": ["s1", ""]}
+        assert list(found) == ["n", "station"]
+        assert read_columns(tmp_path / name, ["gone"]) == {}
+    with pytest.raises(DataError) as error:
+        read_columns(tmp_path / "none.csv", ["n"])
+    assert str(error.value) == f"{tmp_path / 'none.csv'}: cannot read it (No such file or directory)"
+    (tmp_path / "y.jsonl").write_text('{"n": 1}\n{"n": [1]}\n')
+    with pytest.raises(DataError) as error:
+        read_columns(tmp_path / "y.jsonl", ["n"])
+    assert str(error.value) == f"{tmp_path / 'y.jsonl'}, row 2: n is not a text"
 
 
 def test_parquet_of_other_programs(crnr: Runner) -> None:

@@ -194,22 +194,46 @@ def test_names_are_compared_as_names_of_classes(tmp_path: Path) -> None:
             "class,parent\na,Unknown\n",
             "line 2: 'Unknown' is the label of rejected queries; choose another name",
         ),
+        ("class,parent\n,b\n", "line 2: the column class is empty"),
+        ("class\na\n", "no column parent; write one row per class"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(DataError, match=f"{words}$"):
+    with pytest.raises(DataError) as error:
         read_taxa(write(tmp_path, text))
+    where = f"{tmp_path / 'taxa.csv'}" + (", " if words.startswith("line") else ": ")
+    assert str(error.value) == where + words
 
 
 def test_a_table_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"n{i},n{i + 1}" for i in range(MOST_LEVELS - 1)]
     read_taxa(write(tmp_path, "\n".join(["class,parent", *lines])))
     longer = ["class,parent", *lines, f"n{MOST_LEVELS - 1},n{MOST_LEVELS}"]
-    with pytest.raises(DataError, match="'n0' has 100 ancestors; at most 99"):
+    with pytest.raises(DataError, match=r"taxa.csv: 'n0' has 100 ancestors; at most 99$"):
         read_taxa(write(tmp_path, "\n".join(longer)))
-    monkeypatch.setattr(module, "MOST_BYTES", 10)
-    with pytest.raises(DataError, match="is larger than"):
-        read_taxa(write(tmp_path, "class,parent\na,b\n"))
+    monkeypatch.setattr(module, "MOST_BYTES", 3 * 2**20)
+    header = "class,parent\n"
+    rest = "a,b\n" * (2**20 * 3 // 4 - 4)
+    allowed = header + rest + "\n" * (3 * 2**20 - len(header) - len(rest))
+    assert read_taxa(write(tmp_path, allowed)).parents == {"a": "b", "b": ""}
+    with pytest.raises(DataError, match=r"taxa.csv: is larger than 3 MB; write one row per class$"):
+        read_taxa(write(tmp_path, allowed + "\n"))
+
+
+def test_a_table_is_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        read_taxa(tmp_path / "none.csv")
+    rest = "give a table with the columns class and parent"
+    assert str(error.value) == f"{tmp_path / 'none.csv'}: no such file; {rest}"
+
+
+def test_names_for_keywords_have_no_sign_between_levels(tmp_path: Path) -> None:
+    path = write(tmp_path, "class,parent\na,b|c\n")
+    assert read_taxa(path).list_above("a") == ["b|c"]
+    with pytest.raises(DataError) as error:
+        read_taxa(path, for_keywords=True)
+    words = "'b|c' contains |, which separates levels in the metadata"
+    assert str(error.value) == f"{path}, line 2: {words}"
 
 
 def test_notes_suggest_names() -> None:
@@ -220,7 +244,7 @@ def test_notes_suggest_names() -> None:
         "taxa.csv: the gallery does not have 3 classes of it, such as ostrch; did you mean ostrich?",
     ]
     with pytest.raises(
-        DataError, match=r"taxa.csv: has none of the gallery's classes, such as 'Foxx'; did you mean fox\?"
+        DataError, match=r"^taxa.csv: has none of the gallery's classes, such as 'Foxx'; did you mean fox\?$"
     ):
         BroaderClasses.of(taxa, ["Foxx", "Yak"])
 

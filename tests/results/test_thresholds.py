@@ -190,18 +190,39 @@ def test_the_reasons_for_doubt() -> None:
     few = table_of([0.9] * 50, []).choose_threshold(0.99)
     assert (few.confident, few.fewest) == (None, 381)
     assert few.step == few.closest == few.estimate
-    assert "it takes 381 right answers to show such an accuracy, and there are 50" in few.describe()
+    doubt = "no threshold reaches the target with confidence: "
+    words = "it takes 381 right answers to show such an accuracy, and there are 50"
+    assert few.describe() == doubt + words
+    one = table_of([0.9], []).choose_threshold(0.99)
+    assert one.describe().endswith("to show such an accuracy, and there is 1")
     certain = table_of([0.9] * 50, [0.1]).choose_threshold(1)
     assert certain.estimate is not None
     assert (certain.confident, certain.fewest) == (None, None)
-    assert "no number of answers" in certain.describe()
+    assert certain.describe() == doubt + "no number of answers shows that all answers will be right"
     none = table_of([0.9] * 500, [0.9] * 500).choose_threshold(0.99)
     assert (none.step, none.closest.accuracy) == (None, 0.5)
-    assert "the lower end of every interval is below the target" in none.describe()
+    assert none.describe() == doubt + "the lower end of every interval is below the target"
     sure = table_of([0.9] * 400, [0.1] * 100).choose_threshold(0.99)
-    assert "with 95% confidence" in sure.describe()
+    assert sure.describe() == (
+        "the lower end of the interval reaches the target: new queries like these reach it, with 95% "
+        "confidence"
+    )
     assert sure.step is not None
     assert sure.step.min_probability == 0.11
+
+
+def test_a_table_describes_what_it_counts() -> None:
+    table = table_of([0.9] * 3, [0.1])
+    assert table.describe() == "4 known queries"
+    assert replace(table, kind="example", failed=1).describe() == (
+        "4 examples; 1 of them failed, which no threshold answers"
+    )
+    everything = replace(table, failed=2, rejected=3, broader=4, unplaced=1, outsiders=6)
+    assert everything.describe() == (
+        "4 known queries; 2 of them failed, which no threshold answers; 3 of them rejected, counted by the "
+        "best guess; 4 of them with a broader answer, counted by the best guess; 1 answer without a "
+        "probability not counted; 6 outsiders counted apart"
+    )
 
 
 def test_the_lowest_estimate_is_not_recommended() -> None:
@@ -220,4 +241,6 @@ def test_a_threshold_without_stricter_ones_that_reach_the_target_is_not_confiden
     assert choice.confident is None
     assert choice.step == choice.closest == choice.estimate
     assert choice.closest.interval[0] > 0.95
-    assert "stricter thresholds miss it" in choice.describe()
+    assert choice.describe() == (
+        "no threshold reaches the target with confidence: stricter thresholds miss it"
+    )

@@ -170,6 +170,54 @@ def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: i
         np.testing.assert_allclose(factor.first_code(Y), (1 + lam) * P @ X.T @ Y, atol=1e-9)
 
 
+def test_spans_are_concatenated_in_the_order_of_their_numbers() -> None:
+    found = factors.concatenate_spans(np.array([0, 2, 3, 7]), np.array([2, 0, 2]))
+    assert found.tolist() == [3, 4, 5, 6, 0, 1, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+@pytest.mark.parametrize(("sizes", "d"), [*SHAPES, ([90, 20, 70, 100, 5, 30], 30)])
+def test_a_reordered_factor_is_the_factor_of_reordered_samples(
+    sizes: list[int], d: int, lam: float, dtype: str
+) -> None:
+    X, edges = samples(sizes, d, dtype), edges_of(sizes)
+    for classes in (np.arange(len(sizes))[::-1], np.arange(0, len(sizes)) // 2 * 2 % len(sizes)):
+        classes = np.array(list(dict.fromkeys(classes.tolist() + list(range(len(sizes))))))
+        columns = np.concatenate([np.arange(edges[number], edges[number + 1]) for number in classes])
+        new_edges = edges_of([sizes[number] for number in classes])
+        for factorize in FORMS.values():
+            found = factors.reorder_factor(factorize(X, edges, lam, 0.1), edges, classes)
+            expected = vars(factorize(X[:, columns], new_edges, lam, 0.1))
+            assert found is not None
+            assert vars(found).keys() == expected.keys()
+            for name, array in expected.items():
+                assert vars(found)[name].dtype == array.dtype, name
+                if name not in ("E", "W"):
+                    np.testing.assert_allclose(vars(found)[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
+            A = np.random.default_rng(1).normal(size=(sum(sizes), 2)).astype(dtype)
+            Y = np.random.default_rng(2).normal(size=(d, 2)).astype(dtype)
+            products = np.empty_like(A), np.empty_like(A)
+            for one, product in zip((found, factors.factor_of(expected)), products, strict=True):
+                one.product(A, out=product)
+            np.testing.assert_allclose(*products, atol=2e-5)
+            first = found.first_code(Y), factors.factor_of(expected).first_code(Y)
+            np.testing.assert_allclose(*first, atol=2e-4)
+
+
+def test_blocks_of_other_classes_cannot_be_reordered() -> None:
+    """As in a gallery of another version, which joins or divides other classes."""
+    sizes, d = [90, 70, 60, 5], 40
+    X, edges, classes = samples(sizes, d), edges_of(sizes), np.array([1, 0, 2, 3])
+    assert factors.join_classes(edges, d)[1].tolist() == [True, False, False]  # 90; 70 and 60; 5
+    factor = factors.factorize_low_rank(X, edges, 0.1, 0.1)
+    assert factors.reorder_factor(factor, edges, classes) is not None
+    other = np.ones(3, dtype=np.uint8)
+    assert factors.reorder_factor(replace(factor, block_is_tall=other), edges, classes) is None
+    moved = np.array([0, 90, 160, 225])
+    assert factors.reorder_factor(replace(factor, block_edges=moved), edges, classes) is None
+
+
 def test_blocks_that_do_not_match_are_an_error() -> None:
     """As in a gallery made by hand."""
     sizes = [200, 30]

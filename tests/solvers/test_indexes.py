@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 
 import faiss
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from crnr_cli.errors import CrnrError
 from crnr_cli.progress import Progress, silent
-from crnr_cli.solvers import indexes
+from crnr_cli.solvers import graph, indexes
 from crnr_cli.solvers.graph import graph_without, hideable
 from crnr_cli.solvers.indexes import Index, build_indexes, index_measurement
 from crnr_cli.system import cores, extras
@@ -281,9 +282,9 @@ def test_vectors_are_not_copied_by_the_graph() -> None:
     X, _, arrays = made("hnsw")
     X = X.copy()
     X.flags.writeable = False  # as if they were mapped from a file
-    graph = Index("hnsw", X.T, arrays).search
-    assert np.shares_memory(graph._X, X)  # type: ignore[attr-defined]
-    assert graph._storage.codes.data().__int__() == X.ctypes.data  # type: ignore[attr-defined]
+    search = Index("hnsw", X.T, arrays).search
+    assert np.shares_memory(search._X, X)  # type: ignore[attr-defined]
+    assert search._storage.codes.data().__int__() == X.ctypes.data  # type: ignore[attr-defined]
 
 
 def test_a_query_that_the_graph_cannot_reach_enough_samples_for() -> None:
@@ -303,6 +304,7 @@ def test_queries_that_are_not_numbers_do_not_reach_faiss() -> None:
     np.testing.assert_array_equal(found[healthy], Index("hnsw", X.T, arrays).find_nearest(Y[healthy].T, 10))
     assert found.min() >= 0
     assert found.max() < len(X)
+    assert all(len(set(row)) == 10 for row in found.tolist())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e20, -3.0])
@@ -310,7 +312,7 @@ def test_vectors_that_cannot_be_compared(value: float) -> None:
     X, _, arrays = made("hnsw")
     X = X.copy()
     X[1234, 5] = value
-    with pytest.raises(ValueError, match="vectors are not of unit length"):
+    with pytest.raises(ValueError, match=r"^the vectors are not of unit length$"):
         Index("hnsw", X.T, arrays)
 
 
@@ -321,7 +323,7 @@ def test_a_link_to_a_sample_that_is_not_on_its_level() -> None:
     slot = 32 * high + 16 * int((levels[:high].astype(int) - 1).sum()) + 32  # the first on the second level
     assert levels[links[slot]] > 1
     links[slot] = int(np.flatnonzero(levels == 1)[0])
-    with pytest.raises(ValueError, match="leads to an example on another level"):
+    with pytest.raises(ValueError, match=r"^a link of the index leads to an example on another level$"):
         Index("hnsw", X.T, arrays | {"links": links})
 
 
@@ -329,7 +331,7 @@ def test_a_search_that_does_not_begin_at_the_top() -> None:
     X, _, arrays = made("hnsw")
     low = int(np.flatnonzero(arrays["levels"] == 1)[0])
     for entry in (low, -1, len(X)):
-        with pytest.raises(ValueError, match="does not begin at the highest level"):
+        with pytest.raises(ValueError, match=r"^the index does not begin at the highest level$"):
             Index("hnsw", X.T, arrays | {"graph": np.array([16, entry])})
 
 
@@ -372,30 +374,320 @@ DAMAGE = [
 ]
 
 
+CENTERS = "the centres of the index do not match the examples"
+LISTS = "the lists of the index do not match the examples"
+OTHER_ARRAYS = "the index has arrays of another type or size"
+ON_ONE_LIST = "an example is not on exactly one list of the index"
+SEARCH_WIDTH = "the search width of the index is out of range"
+SHARES = "the measured quality of the index is not given as shares"
+
+
+def with_first(array: np.ndarray, value: float) -> np.ndarray:
+    array = array.copy()
+    array.reshape(-1)[0] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("centers", lambda array: array.astype("f8"), CENTERS),
+        ("centers", lambda array: array.reshape(-1), CENTERS),
+        ("centers", lambda array: array[:, :-1], CENTERS),
+        ("centers", lambda array: array[:0], CENTERS),
+        ("centers", lambda array: with_first(array, np.nan), "a centre of the index is not a number"),
+        ("centers", lambda array: with_first(array, np.inf), "a centre of the index is not a number"),
+        ("edges", lambda array: array.astype("i4"), OTHER_ARRAYS),
+        ("edges", lambda array: array[:-1], OTHER_ARRAYS),
+        ("members", lambda array: array.astype("i8"), OTHER_ARRAYS),
+        ("edges", lambda array: with_first(array, 1), LISTS),
+        ("edges", lambda array: with_first(array, -1), LISTS),
+        ("edges", lambda array: np.append(array[:-1], 2999), LISTS),
+        ("edges", lambda array: np.concatenate([array[:1], array[2:0:-1], array[3:]]), LISTS),
+        ("members", lambda array: array[:-1], LISTS),
+        ("members", lambda array: array[:, np.newaxis], LISTS),
+        ("members", lambda array: with_first(array, -1), ON_ONE_LIST),
+        ("members", lambda array: with_first(array, array[1]), ON_ONE_LIST),
+        ("members", lambda array: with_first(array, 3000), ON_ONE_LIST),
+        ("effort", lambda array: array[:0], SEARCH_WIDTH),
+        ("effort", lambda array: array.astype("i4"), SEARCH_WIDTH),
+        ("effort", lambda array: with_first(array, 0), SEARCH_WIDTH),
+        ("effort", lambda array: with_first(array, 76), SEARCH_WIDTH),
+        ("measured", lambda array: array[:1], SHARES),
+        ("measured", lambda array: array.astype("f4"), SHARES),
+        ("measured", lambda array: with_first(array, -0.1), SHARES),
+        ("measured", lambda array: with_first(array, 1.1), SHARES),
+        ("measured", lambda array: with_first(array, np.nan), SHARES),
+    ],
+)
+def test_lists_that_do_not_match_the_samples(
+    name: str, damage: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    X, _, arrays = made("ivf")
+    assert len(arrays["centers"]) == 75  # 3000 samples, and 40 for every list
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Index("ivf", X.T, arrays | {name: damage(arrays[name])})
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("links", lambda array: array.astype("i8"), OTHER_ARRAYS),
+        ("links", lambda array: array[:, np.newaxis], OTHER_ARRAYS),
+        ("levels", lambda array: array.astype("i4"), OTHER_ARRAYS),
+        ("graph", lambda array: np.append(array, 0), OTHER_ARRAYS),
+        ("graph", lambda array: with_first(array, 15), "the index has 15 links per example"),
+        ("levels", lambda array: array[:-1], "the levels of the index do not match the examples"),
+        ("levels", lambda array: with_first(array, 0), "the levels of the index do not match the examples"),
+        ("levels", lambda array: with_first(array, 255), "the levels of the index do not match the examples"),
+        ("links", lambda array: array[:-1], "the links of the index do not match the examples"),
+        ("links", lambda array: with_first(array, -2), "the links of the index do not match the examples"),
+        ("links", lambda array: with_first(array, 3000), "the links of the index do not match the examples"),
+    ],
+)
+def test_a_graph_that_does_not_match_the_samples(
+    name: str, damage: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    X, _, arrays = made("hnsw")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Index("hnsw", X.T, arrays | {name: damage(arrays[name])})
+
+
+def test_values_up_to_two_can_be_compared() -> None:
+    X, _, arrays = made("hnsw")
+    X = X.copy()
+    X[1234, 5], X[1235, 5] = 2, -2
+    Index("hnsw", X.T, arrays)
+
+
+def test_search_width_of_an_index_may_be_the_largest() -> None:
+    for kind, most in (("ivf", 32), ("hnsw", 4096)):
+        X, Y, arrays = made(kind)
+        assert Index(kind, X.T, arrays).search.size == most
+        found = Index(kind, X.T, arrays | {"effort": np.array([most])}).find_nearest(Y.T, 10)
+        assert shares(found, flat(X, Y, 10)) > 0.97
+
+
+def test_lists_of_many_samples_are_searched_up_to_a_32nd() -> None:
+    X, lists = np.eye(4, dtype=np.float32), 1600
+    arrays = {
+        "centers": np.zeros((lists, 4), np.float32),
+        "edges": np.append(np.zeros(lists, np.int64), 4),
+        "members": np.arange(4, dtype=np.int32),
+    }
+    assert indexes.Lists(X, arrays).size == 50
+    few = arrays | {"centers": arrays["centers"][:20], "edges": arrays["edges"][-21:]}
+    assert indexes.Lists(X, few).size == 20
+
+
+@each_kind
+def test_index_bytes_are_those_of_what_building_holds_at_the_same_time(kind: str) -> None:
+    X, _, arrays = made(kind)
+    n, d = X.shape
+    if kind == "hnsw":  # a byte for every value, and the links in faiss and in NumPy
+        expected = n * d + 2 * arrays["links"].nbytes
+    else:  # the samples of k-means in float32, two sets of centres, and four numbers for every sample
+        expected = 4 * d * 40 * len(arrays["centers"]) + 2 * arrays["centers"].nbytes + 4 * 8 * n
+    assert indexes.index_bytes(kind, n, d) == pytest.approx(expected, rel=0.03)
+    assert indexes.list_bytes(40 * 10_000, 8) == 4 * 8 * 42 * 2530 + 32 * 400_000  # 4 sqrt(n) lists
+
+
+def test_a_measurement_is_described_in_percent() -> None:
+    described = indexes.Measured(0.98765, 0.5).describe()
+    assert described == "98.8% of the nearest examples and 50.0% of the labels"
+
+
+def test_lists_are_searched_in_batches_with_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, arrays = made("ivf")
+    lists = indexes.Lists(X, arrays)
+    together = lists.find_candidates(Y, 20, 8)
+    sizes = []
+    search = indexes.Lists._search
+
+    def noting(self: indexes.Lists, Y: np.ndarray, chosen: np.ndarray, found: np.ndarray) -> None:
+        sizes.append((len(Y), int(np.diff(arrays["edges"])[chosen].sum())))
+        search(self, Y, chosen, found)
+
+    monkeypatch.setattr(indexes.Lists, "_search", noting)
+    for products in (1, 1500):
+        sizes.clear()
+        monkeypatch.setattr(indexes, "_PRODUCTS", products)
+        np.testing.assert_array_equal(lists.find_candidates(Y, 20, 8), together)
+        assert sum(count for count, _ in sizes) == len(Y)
+        assert all(count == 1 or of_batch <= products for count, of_batch in sizes)
+    assert 2 < len(sizes) < len(Y) / 2  # as many as fit
+
+
+def test_candidates_are_ranked_in_batches_with_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y, _ = made("ivf")
+    candidates = np.argsort(-(Y @ X.T), axis=1)[:, :20][:, ::-1].copy()
+    candidates[3, 5:] = -1
+    expected = [
+        sorted(row[row >= 0], key=lambda place: (-float(X[place].astype("f8") @ y.astype("f8")), place))[:5]
+        for row, y in zip(candidates, Y, strict=True)
+    ]
+    for gathered in (1, 3 * 20 * X.shape[1], 2**23):
+        monkeypatch.setattr(indexes, "_GATHERED", gathered)
+        np.testing.assert_array_equal(indexes._rank_candidates(X, Y, candidates, 5), expected)
+
+
+def test_hiding_in_batches_gives_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, arrays = made("hnsw")
+    hidden = hideable(arrays)[::3]
+    together = graph_without(arrays, hidden)["links"]
+    monkeypatch.setattr(graph, "_AT_ONCE", 32 * 7)
+    np.testing.assert_array_equal(graph_without(arrays, hidden)["links"], together)
+
+
+def test_vectors_are_checked_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, _, arrays = made("hnsw")
+    monkeypatch.setattr(graph, "_AT_ONCE", 100 * X.shape[1])
+    for row in (0, 99, 100, 2999):
+        strange = X.copy()
+        strange[row, 0] = 3
+        with pytest.raises(ValueError, match="unit length"):
+            Index("hnsw", strange.T, arrays)
+
+
+def test_the_graph_looks_at_more_candidates_for_more_samples() -> None:
+    """The docstring's figures: 64 for few, 200 for 100,000, and never more than 256."""
+    found = [graph._ef_construction(n) for n in (1, 3000, 10_000, 100_000, 200_000, 10**9)]
+    assert found == [64, 64, 93, 200, 251, 256]
+
+
+def test_a_level_has_a_sixteenth_of_the_samples_below_it() -> None:
+    levels = graph._draw_levels(200_000, 3)
+    assert levels.dtype == np.uint8
+    counts = [np.count_nonzero(levels >= level) for level in (1, 2, 3, 4)]
+    assert counts == [200_000, pytest.approx(12_500, rel=0.03), pytest.approx(781, rel=0.1), 0]
+
+
+def test_equally_near_columns_are_found_in_their_order() -> None:
+    X = np.repeat(np.eye(4, dtype=np.float32), 40, axis=0)
+    index = Index("ivf", X.T, made_index("ivf", X.T, 3))
+    found = index.find_nearest(np.eye(4, dtype=np.float32), 30)
+    np.testing.assert_array_equal(found, 40 * np.arange(4)[:, np.newaxis] + np.arange(30))
+
+
 def test_an_index_whose_package_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     X, Y, arrays = made("hnsw")
     _, _, lists = made("ivf")
     monkeypatch.setattr(extras, "find_spec", lambda package: None)
-    with pytest.raises(CrnrError, match=r"^--index hnsw needs faiss; install with: "):
-        Index("hnsw", X.T, arrays)
-    with pytest.raises(CrnrError, match="needs faiss"):
-        made_index("ivf", X.T, 10)
+    for kind, use in (
+        ("hnsw", lambda: Index("hnsw", X.T, arrays)),
+        ("ivf", lambda: made_index("ivf", X.T, 10)),
+    ):
+        with pytest.raises(CrnrError) as missing:
+            use()
+        assert str(missing.value) == extras.describe_missing("faiss", f"--index {kind}", "faiss")
     assert len(Index("ivf", X.T, lists).find_nearest(Y.T, 10)) == 40  # which NumPy searches
 
 
-def test_progress_is_reported_and_ends() -> None:
+def test_progress_is_reported_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[tuple[int, int]]] = {}
 
     def note(step: str, done: int, total: int) -> None:
         seen.setdefault(step, []).append((done, total))
 
     X, _ = clusters()
-    for kind in KINDS:
+    monkeypatch.setattr(indexes, "_LISTED_AT_ONCE", 1000)
+    for kind, tiles in product(KINDS, ([X.T], [X.T, X.T])):
         seen.clear()
-        made_index(kind, X.T, 10, progress=note)
+        build_indexes(kind, tiles, 10, label_of_nearest, note)
         assert list(seen) == ["indexing", "measuring the index"]
         for reports in seen.values():
             done = [number for number, _ in reports]
             assert done == sorted(done)
             assert reports[0][0] == 0
             assert reports[-1][0] == reports[-1][1]
+        assert {total for _, total in seen["indexing"]} == {len(X) * len(tiles)}
+        # Ten rounds of k-means, and a share for putting the samples on lists.
+        assert kind == "hnsw" or len({done for done, _ in seen["indexing"]}) > 12 * len(tiles)
+
+
+def test_progress_of_the_graph_counts_samples_with_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turns(work: Callable[[], None]) -> Iterator[int]:
+        yield 1  # before the links exist
+        work()
+        yield 0  # the first turn begins before the work
+        yield 2
+
+    X, _, arrays = made("hnsw")
+    seen: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(graph, "run_with_ticks", turns)
+    again = graph.build_graph(X, lambda *report: seen.append(report))
+    assert seen == [("indexing", len(X), len(X))]
+    np.testing.assert_array_equal(again["links"], arrays["links"])
+
+
+def test_the_entry_of_a_graph_cannot_be_hidden() -> None:
+    few = graph.build_graph(clusters()[0][:5], silent)
+    assert few["levels"].tolist() == [1] * 5
+    assert hideable(few).tolist() == sorted({0, 1, 2, 3, 4} - {int(few["graph"][1])})
+    assert {key: array.dtype.str for key, array in few.items()} == {
+        "levels": "|u1",
+        "links": "<i4",
+        "graph": "<i8",
+    }
+
+
+def test_links_of_the_first_and_the_last_sample_are_hidden_too() -> None:
+    _, _, arrays = made("hnsw")
+    edges = np.concatenate([[0], np.cumsum(16 * (arrays["levels"].astype(int) + 1))])
+    for sample in (0, len(arrays["levels"]) - 1):
+        place = slice(edges[sample], edges[sample] + 32)
+        hidden = np.intersect1d(arrays["links"][place], hideable(arrays))
+        assert len(hidden) > 5
+        assert not np.isin(graph_without(arrays, hidden)["links"][place], hidden).any()
+
+
+def test_a_level_above_all_levels_is_refused() -> None:
+    X, _, arrays = made("hnsw")
+    most = faiss.IndexHNSWFlat(X.shape[1], 16).hnsw.cum_nneighbor_per_level.size()
+    with pytest.raises(ValueError, match=r"^the levels of the index do not match the examples$"):
+        Index("hnsw", X.T, arrays | {"levels": with_first(arrays["levels"], most)})
+
+
+@pytest.mark.parametrize("width", [1, 2, 8])
+@pytest.mark.parametrize("count", [5, 40, 3000])
+def test_candidates_are_the_nearest_members_of_the_nearest_lists(width: int, count: int) -> None:
+    X, Y, arrays = made("ivf")
+    X64, Y64, edges = X.astype(float), Y.astype(float), arrays["edges"]
+    found = indexes.Lists(X, arrays).find_candidates(Y, count, width)
+    assert (found.shape, found.dtype) == ((40, count), np.int64)
+    for row, y in zip(found, Y64, strict=True):
+        lists = np.argsort(-(arrays["centers"].astype(float) @ y))[:width]
+        members = np.concatenate([arrays["members"][edges[k] : edges[k + 1]] for k in lists])
+        nearest = members[np.argsort(-(X64[members] @ y))][:count]
+        assert sorted(row[row >= 0].tolist()) == sorted(nearest.tolist())
+        assert (row[len(nearest) :] == -1).all()
+
+
+def test_the_measured_recall_leaves_blank_tiles_of_probes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = hard()
+    half = X.copy()
+    half[np.random.default_rng(0).random(len(X)) < 0.5] = 0
+    monkeypatch.setitem(indexes._LEAST_WIDTH, "ivf", 1)
+    monkeypatch.setattr(indexes, "WANTED_RECALL", 0)
+    monkeypatch.setattr(indexes, "WANTED_AGREEMENT", 0)
+    asked: list[int] = []
+
+    def noting(probes: np.ndarray, places: Sequence[np.ndarray]) -> np.ndarray:
+        asked.extend(probes.tolist())
+        return np.zeros(len(probes))
+
+    tiles = [X, half]
+    made = build_indexes("ivf", [tile.T for tile in tiles], 10, noting)
+    probes = np.unique(asked)
+    assert len(probes) == 4000 // 20
+    shown = np.setdiff1d(np.arange(len(X)), probes)
+    hits = []
+    for tile, arrays in zip(tiles, made, strict=True):
+        asking = probes[tile[probes].any(axis=1)]
+        found = Index("ivf", tile.T, arrays).find_nearest(tile[asking].T, 10 + 10, 1)
+        exact = shown[flat(tile[shown], tile[asking], 10)]
+        for ours, best in zip(found.tolist(), exact.tolist(), strict=True):
+            kept = [place for place in ours if place not in set(probes.tolist())][:10]
+            hits.append(len(set(kept) & set(best)) / 10)
+    assert index_measurement(made[0]).recall == pytest.approx(np.mean(hits), abs=0.01)
+    assert np.mean(hits) < 0.5
