@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -125,8 +126,15 @@ def resident(process: int) -> int:
         return 0
 
 
-def run(*arguments: object) -> tuple[float, int]:
-    """Seconds and peak memory of a command."""
+class Ran(NamedTuple):
+    """What a command took, and what it printed."""
+
+    seconds: float
+    peak: int  # bytes
+    output: str
+
+
+def run(*arguments: object) -> Ran:
     started = time.perf_counter()
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen([*CRNR, *map(str, arguments)], stdout=words, stderr=words)
@@ -142,10 +150,11 @@ def run(*arguments: object) -> tuple[float, int]:
         status = process.wait()
         elapsed = time.perf_counter() - started
         watcher.join()
+        words.seek(0)
+        output = words.read().decode()
         if status:
-            words.seek(0)
-            sys.exit(words.read().decode())
-    return elapsed, max(peaks)
+            sys.exit(output)
+    return Ran(elapsed, max(peaks), output)
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -238,14 +247,11 @@ def agreement(rng: np.random.Generator, n: int = 20_000) -> float:
     return float((winners[0] == winners[1]).mean())
 
 
-def tuned(features: Path) -> dict[str, object]:
-    """The parameters that `crnr tune` finds for so many neighbours, on the samples of the gallery alone."""
-    command = [*CRNR, "tune", features, "--try-neighbors", NEIGHBORS, "--try-power", 1, "--json", "--quiet"]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    chosen = json.loads(done.stdout)["chosen"]
-    return {name: chosen[name] for name in ("lam", "mu", "iterations", "neighbors")}
+def tuned(features: Path) -> tuple[dict[str, object], int]:
+    """The parameters that `crnr tune` finds on the samples of the gallery alone, and its peak memory."""
+    ran = run("tune", features, "--try-neighbors", NEIGHBORS, "--try-power", 1, "--json", "--quiet")
+    chosen = json.loads(ran.output)["chosen"]
+    return {name: chosen[name] for name in ("lam", "mu", "iterations", "neighbors")}, ran.peak
 
 
 def measured(
@@ -261,7 +267,7 @@ def measured(
     asked = clusters.near(truth)
     np.savez(folder / "queries.npz", features=asked, labels=truth)
     matrix = 4 * n * D
-    parameters = tuned(features)
+    parameters, of_tune = tuned(features)
     print(f"{n:,} samples: tune chooses {parameters}")
     forget(features)
     reading = seconds(lambda: read_once(features))
@@ -269,12 +275,13 @@ def measured(
     copying = seconds(lambda: copy_once(features, copy))
     copy.unlink()
     forget(features)
-    building, of_build = run("build", features, "-o", gallery, *as_options(parameters))
-    _, of_classify = run("classify", folder / "queries.npz", "-g", gallery, "-o", folder / "exact.csv")
+    building, of_build, _ = run("build", features, "-o", gallery, *as_options(parameters))
+    _, of_classify, _ = run("classify", folder / "queries.npz", "-g", gallery, "-o", folder / "exact.csv")
     figures = {"build seconds": building, "build memory": of_build, "classify memory": of_classify}
     lines = [
         Line("build", f"{building:.1f} s", f"reading the file once, {reading:.1f} s", building / reading, 3),
         Line("", "", f"copying it to the disk, {copying:.1f} s", building / copying, 3),
+        _memory("tune, peak memory", of_tune, matrix, 3),
         _memory("build, peak memory", of_build, matrix, 1.3),
         _memory("classify, peak memory", of_classify, matrix, 1.2),
     ]
@@ -304,7 +311,7 @@ def _of_index(
 ) -> list[Line]:
     indexed = folder / "indexed.h5"
     options = (*as_options(parameters), "--index", "hnsw")
-    building, memory = run("build", folder / "features.h5", "-o", indexed, *options)
+    building, memory, _ = run("build", folder / "features.h5", "-o", indexed, *options)
     run("classify", folder / "queries.npz", "-g", indexed, "-o", folder / "hnsw.csv")
     same = np.mean([a == b for a, b in zip(*map(_labels, ("exact", "hnsw"), (folder, folder)), strict=True)])
     found = apart(answering, indexed, queries, side_by_side=True)
