@@ -131,8 +131,9 @@ def classify(
     grouping = None if events == Events() else events.choose()
     to_stdout = path == "-" or is_stdout(Path(path))
     target = sys.stdout.buffer if to_stdout else Path(path)
+    reads_images = not (sources and all(map(is_table, sources)))
     decoders = DecoderPool(input.jobs)
-    if dask is None and not (sources and all(map(is_table, sources))):
+    if dask is None and reads_images:
         decoders.start_early()
     from crnr_cli.gallery.queries import QueryOptions
     from crnr_cli.jobs.classify import classify as run

@@ -343,8 +343,8 @@ class FittedGallery:
 
     def gives_residuals(self) -> bool:
         """Classify one sample, to test whether the state matches the samples, whatever the method."""
-        worst_index_measurement(self.state)  # it is shown, even if the index is not used
         iterations = self.parameters.get("iterations", 0)
+        worst_index_measurement(self.state)  # it is shown, even if the index is not used
         # Few, because an untrusted gallery may need more time than any user would wait.
         few = {"iterations": _TRIED_ITERATIONS} if iterations > _TRIED_ITERATIONS else {}
         tried = replace(

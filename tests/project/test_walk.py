@@ -20,8 +20,8 @@ class Walk(NamedTuple):
 # At most. The data path is without cli/ and system/.
 QUERY_DATA_PATH = Walk(35, 110)
 QUERY = Walk(52, 180)
-GALLERY_DATA_PATH = Walk(35, 125)
-GALLERY = Walk(53, 206)
+GALLERY_DATA_PATH = Walk(35, 127)
+GALLERY = Walk(53, 208)
 
 
 @pytest.fixture(scope="module")
