@@ -267,7 +267,8 @@ def audit_whole(folder: Path) -> None:
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         print(f"{len(labels)} images: {ran}, {peak:.1f} GB at most", flush=True)
         with (place / "ranking.csv").open(newline="") as file:
-            order = [int(Path(row["path"]).stem) for row in csv.DictReader(file)]
+            found = [row for row in csv.DictReader(file) if row["finding"] in ("wrong_label", "ranked")]
+        order = [int(Path(row["path"]).stem) for row in found]
     is_wrong = (labels != split.train_labels)[order]
     average = average_precision_score(is_wrong, -np.arange(len(order)))
     first = is_wrong[: is_wrong.sum()].mean()
