@@ -27,6 +27,8 @@ else:
             methods |= {"__eq__": _is_equal, "__hash__": _hash if frozen else None}
         if frozen:
             methods |= {"__setattr__": _set_once, "__delattr__": _refuse_change}
+        if not kind.__doc__:  # otherwise a description would be made of the signature
+            kind.__doc__ = kind.__name__
         made = dataclasses.dataclass(repr=False, eq=False, **options)(kind)
         for name, method in methods.items():
             # Python itself gives a class with __eq__ a __hash__ of None.

@@ -12,8 +12,14 @@ from crnr_cli.cli import completion
 from crnr_cli.cli.command import given_values, make_command, parameter_names
 from crnr_cli.cli.console import say_separators, shown_progress
 from crnr_cli.cli.gallery_report import show_report
-from crnr_cli.cli.options import ChangedGallery, DryRun, ErrorHandlingOptions, PrintOptions, SourceOptions
-from crnr_cli.cli.recipe_options import ModelOptions
+from crnr_cli.cli.options import (
+    ChangedGallery,
+    DryRun,
+    ErrorHandlingOptions,
+    ModelOptions,
+    PrintOptions,
+    SourceOptions,
+)
 
 # How sources are listed and labelled, which corrections have decided already.
 _OF_SOURCES = [

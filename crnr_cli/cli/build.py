@@ -37,7 +37,7 @@ def _factors() -> Iterable[str]:
 
 
 def _indexes() -> Iterable[str]:
-    from crnr_cli.solvers.indexes import INDEXES
+    from crnr_cli.solvers.neighbors import INDEXES
 
     return INDEXES
 

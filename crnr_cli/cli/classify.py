@@ -16,10 +16,9 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import workers
 from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import say, say_separators, shown_progress
-from crnr_cli.cli.events import Events
-from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, Quiet, SourceOptions
+from crnr_cli.cli.events import Dates, Events
+from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, ModelOptions, Quiet, SourceOptions
 from crnr_cli.cli.parsing import Choice, Whole
-from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.images.pool import DecoderPool
 from crnr_cli.records import dataclass
@@ -45,7 +44,7 @@ class Format:
             show_default="by file name",
         ),
     ] = None
-    dates: options.Dates = None
+    dates: Dates = None
 
     def choose(self, output: str) -> str:
         if self.json and self.format not in (None, "jsonl"):

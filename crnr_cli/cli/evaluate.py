@@ -23,9 +23,14 @@ from crnr_cli.cli.console import (
     write_csv,
 )
 from crnr_cli.cli.events import Events
-from crnr_cli.cli.options import ConfidenceOptions, ErrorHandlingOptions, PrintOptions, SourceOptions
+from crnr_cli.cli.options import (
+    ConfidenceOptions,
+    ErrorHandlingOptions,
+    ModelOptions,
+    PrintOptions,
+    SourceOptions,
+)
 from crnr_cli.cli.parsing import HiddenNames, Number
-from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.cli.score_tables import MAX_CONFUSION, show_scores
 from crnr_cli.cli.thresholds import TargetAccuracy, show_thresholds
 from crnr_cli.errors import UsageError

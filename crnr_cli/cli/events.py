@@ -1,4 +1,4 @@
-"""The options for events, which are bursts of photographs, of several commands."""
+"""The options for events, which are bursts of photographs, and for dates, of several commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crnr_cli.cli.parsing import Number
+from crnr_cli.cli.parsing import Number, OptionalText
 from crnr_cli.errors import UsageError
 from crnr_cli.images.dates import BY_EXIF
 from crnr_cli.records import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crnr_cli.results.events import EventOptions
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_DURATION = re.compile(r"([0-9.]+)([smh]?)", re.ASCII)
+_DURATION = r"([0-9.]+)([smh]?)"
 
 
 class Duration(Number):
@@ -28,7 +28,7 @@ class Duration(Number):
 
     def parse(self, text: str) -> float:
         """Return the seconds; ValueError if it is no time."""
-        found = _DURATION.fullmatch(text)
+        found = re.fullmatch(_DURATION, text)
         if found is None:
             raise ValueError(text)
         return float(found[1]) * _SECONDS[found[2]]
@@ -45,6 +45,16 @@ EventGap = Annotated[
         parser=Duration(),
         metavar="TIME",
         help="Group images of a folder taken within TIME of the one before, such as 60s.",
+    ),
+]
+
+
+Dates = Annotated[
+    str | None,
+    typer.Option(
+        parser=OptionalText("exif", "exif|file"),
+        metavar="[exif|file]",
+        help="Add the capture dates of the EXIF data; with file, undated images get the file's time.",
     ),
 ]
 

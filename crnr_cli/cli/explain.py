@@ -10,9 +10,8 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, make_command
 from crnr_cli.cli.console import plain_text, print_json, print_table, results_console, say_page
-from crnr_cli.cli.options import PrintOptions, QuerySourceOptions
+from crnr_cli.cli.options import ModelOptions, PrintOptions, QuerySourceOptions
 from crnr_cli.cli.parsing import METHOD, HiddenNames
-from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.report.names import describe_doubt, describe_place, describe_rest, describe_set, describe_tally
 from crnr_cli.system.names import join_command
 from crnr_cli.wording import format_count, has_or_have

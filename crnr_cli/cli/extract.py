@@ -12,6 +12,7 @@ from crnr_cli.cli.boundary import finishing_batches
 from crnr_cli.cli.cluster import refuse_features, workers
 from crnr_cli.cli.command import Written, make_command, parameter_names
 from crnr_cli.cli.console import EarlyNotes, print_json, say, say_left_out, say_notes, shown_progress
+from crnr_cli.cli.events import Dates
 from crnr_cli.cli.gallery_report import Replaced
 from crnr_cli.cli.options import Dask, ErrorHandlingOptions, PrintOptions, SourceOptions
 from crnr_cli.cli.recipe_options import ExtractionOptions, PreprocessingOptions
@@ -44,7 +45,7 @@ def extract(
             help="Use the extractor of this gallery and its settings, so that classify reads the file.",
         ),
     ] = None,
-    dates: options.Dates = None,
+    dates: Dates = None,
     dask: Dask = None,
     *,
     vectors: ExtractionOptions,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crnr_cli.choices import AUTO, PROVIDERS
 from crnr_cli.cli.boundary import SKIPPED
 from crnr_cli.cli.command import Written, given_values
-from crnr_cli.cli.parsing import Choice, HiddenNames, Number, OptionalText, Whole
+from crnr_cli.cli.parsing import Choice, HiddenNames, Number, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.images.pixels import MAX_PIXELS
 from crnr_cli.images.regions import MARGIN
@@ -35,6 +36,7 @@ _input_option = partial(typer.Option, rich_help_panel="Input")
 _error_option = partial(typer.Option, rich_help_panel="Error handling")
 _confidence_option = partial(typer.Option, parser=Number(at_most=1), rich_help_panel="Confidence")
 _output_option = partial(typer.Option, rich_help_panel="Output")
+network_option = partial(typer.Option, rich_help_panel="Network")
 
 
 Sources = Annotated[
@@ -115,14 +117,34 @@ Dask = Annotated[
 ]
 
 
-Dates = Annotated[
-    str | None,
-    typer.Option(
-        parser=OptionalText("exif", "exif|file"),
-        metavar="[exif|file]",
-        help="Add the capture dates of the EXIF data; with file, undated images get the file's time.",
+Provider = Annotated[
+    str,
+    network_option(
+        parser=Choice((AUTO, *PROVIDERS)),
+        metavar="NAME",
+        help="Run the network on this hardware: {choices}.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """For commands that use a gallery with a network."""
+
+    model_path: Annotated[
+        Path | None,
+        network_option(
+            metavar="MODEL.onnx",
+            help="Path of the gallery's network, if it has moved.",
+            show_default="as stored",
+        ),
+        HiddenNames("extractor"),
+    ] = None
+    provider: Provider = AUTO
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields of `QueryOptions`."""
+        return {"model": self.model_path, "provider": self.provider}
 
 
 @dataclass(frozen=True, kw_only=True)

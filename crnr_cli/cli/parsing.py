@@ -209,14 +209,14 @@ class OptionalText(Value):
     """A text of a certain form; the option alone stands for one such text."""
 
     def __init__(self, alone: str, form: str) -> None:
-        self.alone, self._form = alone, re.compile(form)
+        self.alone, self._form = alone, form
 
     def __call__(self, value: Any) -> str:
         return str(value)
 
     def fits(self, words: Sequence[str]) -> bool:
         """Return whether the first of the next words is a value, not an argument."""
-        return bool(words) and self._form.fullmatch(words[0]) is not None
+        return bool(words) and re.fullmatch(self._form, words[0]) is not None
 
 
 class HiddenNames:

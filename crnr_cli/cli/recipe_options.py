@@ -17,11 +17,10 @@ from crnr_cli.choices import (
     LAYOUTS,
     OLD_POOLS,
     POOLS,
-    PROVIDERS,
     ExtractorOptions,
 )
 from crnr_cli.cli.command import given_values
-from crnr_cli.cli.options import SourceOptions
+from crnr_cli.cli.options import Provider, SourceOptions, network_option
 from crnr_cli.cli.parsing import Choice, ExtractorName, HiddenNames, Number, Numbers, OptionalText, Whole
 from crnr_cli.errors import UsageError
 from crnr_cli.models.presets import PRESETS
@@ -31,15 +30,6 @@ if TYPE_CHECKING:
     from crnr_cli.gallery.samples import Reading
     from crnr_cli.recipe.base import Step
 
-_network_option = partial(typer.Option, rich_help_panel="Network")
-Provider = Annotated[
-    str,
-    _network_option(
-        parser=Choice((AUTO, *PROVIDERS)),
-        metavar="NAME",
-        help="Run the network on this hardware: {choices}.",
-    ),
-]
 _TRIED = "try-"  # begins the names of options with settings to try
 _LONGEST_SIDE = 65535  # of an image, in pixels
 _vectors_option = partial(typer.Option, rich_help_panel="Features")
@@ -59,7 +49,7 @@ class PreprocessingOptions:
 
     extractor_preset: Annotated[
         str | None,
-        _network_option(
+        network_option(
             parser=Choice(PRESETS),
             help="Prepare images as this kind of network expects: {choices}.",
             show_default="auto",
@@ -67,7 +57,7 @@ class PreprocessingOptions:
     ] = None
     crop: Annotated[
         float | None,
-        _network_option(
+        network_option(
             parser=Number(at_most=1),
             metavar="SHARE",
             help="Crop images to their central SHARE; 0 squeezes the full image.",
@@ -76,7 +66,7 @@ class PreprocessingOptions:
     ] = None
     filter: Annotated[
         str | None,
-        _network_option(
+        network_option(
             parser=Choice(FILTERS),
             help="Resize images with this filter: {choices}.",
             show_default="by preset",
@@ -84,7 +74,7 @@ class PreprocessingOptions:
     ] = None
     mean: Annotated[
         Any,  # a tuple of numbers, which Typer would take for several values
-        _network_option(
+        network_option(
             parser=Numbers(),
             metavar="X[,Y,Z]",
             help="Subtract this mean per channel from pixel values of 0 to 255.",
@@ -93,7 +83,7 @@ class PreprocessingOptions:
     ] = None
     std: Annotated[
         Any,  # a tuple of numbers, which Typer would take for several values
-        _network_option(
+        network_option(
             parser=Numbers(),
             metavar="X[,Y,Z]",
             help="Divide by this standard deviation per channel.",
@@ -102,7 +92,7 @@ class PreprocessingOptions:
     ] = None
     channels: Annotated[
         str | None,
-        _network_option(
+        network_option(
             parser=Choice(CHANNELS),
             help="Pass the channels in this order: {choices}.",
             show_default="auto",
@@ -110,7 +100,7 @@ class PreprocessingOptions:
     ] = None
     layout: Annotated[
         str | None,
-        _network_option(
+        network_option(
             parser=Choice(LAYOUTS),
             help="Pass the axes in this order: {choices}.",
             show_default="auto",
@@ -118,11 +108,11 @@ class PreprocessingOptions:
     ] = None
     extractor_output: Annotated[
         str | None,
-        _network_option(metavar="NAME", help="Use the network's output NAME."),
+        network_option(metavar="NAME", help="Use the network's output NAME."),
     ] = None
     pool: Annotated[
         str | None,
-        _network_option(
+        network_option(
             parser=Choice(POOLS, old_names=OLD_POOLS),
             help="Reduce maps or tokens to one vector: {choices}. cls takes the first token, mean the mean "
             "of all.",
@@ -131,7 +121,7 @@ class PreprocessingOptions:
     ] = None
     mirror: Annotated[
         bool,
-        _network_option(
+        network_option(
             "--mirror",
             help="Use the mean of the features of an image and of its mirror image.",
         ),
@@ -163,26 +153,6 @@ class PreprocessingOptions:
             options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
             apply = "apply" if len(given) > 1 else "applies"
             raise UsageError(f"{options} only {apply} to networks; add --extractor NAME or MODEL.onnx")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """For commands that use a gallery with a network."""
-
-    model_path: Annotated[
-        Path | None,
-        _network_option(
-            metavar="MODEL.onnx",
-            help="Path of the gallery's network, if it has moved.",
-            show_default="as stored",
-        ),
-        HiddenNames("extractor"),
-    ] = None
-    provider: Provider = AUTO
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the fields of `QueryOptions`."""
-        return {"model": self.model_path, "provider": self.provider}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,8 @@ import typer
 from crnr_cli.cli import options
 from crnr_cli.cli.command import Written, given_values, make_command
 from crnr_cli.cli.console import print_json, say, say_separators, shown_progress
-from crnr_cli.cli.options import PrintOptions
+from crnr_cli.cli.options import ModelOptions, PrintOptions
 from crnr_cli.cli.parsing import Choice, Whole
-from crnr_cli.cli.recipe_options import ModelOptions
 from crnr_cli.images.regions import MARGIN
 
 _LIMIT = 2000

@@ -20,7 +20,7 @@ from crnr_cli.gallery.hdf5_output import to_attributes, written_hdf5
 from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import Keys
-from crnr_cli.sources.formats.extracted import FORMAT, VERSION
+from crnr_cli.sources.formats.hdf5 import FEATURES, FEATURES_VERSION
 from crnr_cli.sources.tables import FeatureFile
 from crnr_cli.system.names import stat_or_none
 
@@ -131,7 +131,7 @@ def write_features(
         arrays["date"] = to_bytes(rows.dates)
     with written_hdf5(file) as content:
         content.attrs.update(
-            to_attributes({"format": FORMAT, "version": VERSION, "crnr_version": __version__})
+            to_attributes({"format": FEATURES, "version": FEATURES_VERSION, "crnr_version": __version__})
         )
         content.create_group("recipe").attrs.update(to_attributes(recipe.to_stored().attributes))
         features = content.create_dataset("features", (len(rows), recipe.n_inputs), dtype)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import h5py
 import numpy as np
@@ -30,7 +30,6 @@ from crnr_cli.gallery.gallery import (
     to_numbers,
 )
 from crnr_cli.gallery.hdf5_contents import FORMAT, HDF5Contents, read_content
-from crnr_cli.gallery.hdf5_output import PlacedRows, to_attributes, written_hdf5
 from crnr_cli.methods import METHODS, Samples, default_parameters, make_method
 from crnr_cli.recipe.base import Stored
 from crnr_cli.recipe.recipe import Recipe, restore_extractor
@@ -40,6 +39,9 @@ from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.sources.formats.hdf5 import to_plain_value
 from crnr_cli.system.descriptors import MAY_REPLACE_OPEN
 from crnr_cli.system.names import quote_word, stat_or_none
+
+if TYPE_CHECKING:
+    from crnr_cli.gallery.hdf5_output import PlacedRows
 
 _SINCE_4 = ("neighbors", "index")  # parameters that are stored only if they are used
 _VECTORS = "samples/vectors"
@@ -56,6 +58,8 @@ class NewGallery:
 
     def place_vectors(self, shape: tuple[int, int], dtype: str) -> PlacedRows:
         """Return where to write the vectors; they are given up if the shape turns out to be another one."""
+        from crnr_cli.gallery.hdf5_output import PlacedRows  # here and below, as only writing needs it
+
         if self._placed is not None:
             del self.content[_VECTORS]
         self._placed = PlacedRows.of(self.content, _VECTORS, shape, dtype, self.handle)
@@ -69,12 +73,16 @@ class NewGallery:
 @contextmanager
 def new_gallery(file: BinaryIO) -> Iterator[NewGallery]:
     """Write a gallery to an open file, piece by piece."""
+    from crnr_cli.gallery.hdf5_output import written_hdf5
+
     with written_hdf5(file) as content:
         yield NewGallery(content, file.fileno())
 
 
 def save_gallery(gallery: FittedGallery, place: Path | BinaryIO) -> None:
     """Write a gallery to a new file or an open one. To replace a file safely, use `files.replacing`."""
+    from crnr_cli.gallery.hdf5_output import written_hdf5
+
     content = _make_content(gallery)  # before the file is touched
     with written_hdf5(place) as file:
         _write(content, file)
@@ -152,6 +160,8 @@ def load_gallery(path: Path, *, to_replace: bool = False) -> FittedGallery:
 
 
 def _to_content(gallery: FittedGallery) -> HDF5Contents:
+    from crnr_cli.gallery.hdf5_output import to_attributes
+
     classes = to_bytes(gallery.classes)
     if len(set(classes.tolist())) < len(classes):  # such as 3 and "3", or names that end in NUL
         raise DataError("two classes would have the same name in the gallery; give them different names")

@@ -19,8 +19,7 @@ from crnr_cli.errors import CrnrError, GalleryError, NotAGalleryError
 from crnr_cli.methods import NEWEST_VERSION as NEWEST_METHOD
 from crnr_cli.recipe.recipe import NEWEST_VERSION as NEWEST_RECIPE
 from crnr_cli.records import dataclass
-from crnr_cli.sources.formats.extracted import FORMAT as FEATURES
-from crnr_cli.sources.formats.hdf5 import scalar_attribute
+from crnr_cli.sources.formats.hdf5 import FEATURES, scalar_attribute
 from crnr_cli.system import memory
 from crnr_cli.system.cores import available_cores, run_side_by_side
 from crnr_cli.system.names import quote_word
@@ -171,9 +170,10 @@ def _check_size(dataset: Any, where: str) -> int:
     plan = dataset.id.get_create_plist()
     if plan.get_layout() != h5py.h5d.CONTIGUOUS or plan.get_nfilters() or plan.get_external_count():
         raise GalleryError(f"{where} is not stored as plain data")
-    if dataset.dtype.kind not in "fiuS" or dataset.dtype.hasobject:
-        raise GalleryError(f"{where} is of type {dataset.dtype}")
-    size: int = math.prod(dataset.shape) * dataset.dtype.itemsize
+    dtype = dataset.dtype
+    if dtype.kind not in "fiuS" or dtype.hasobject:
+        raise GalleryError(f"{where} is of type {dtype}")
+    size: int = math.prod(dataset.shape) * dtype.itemsize
     return size
 
 

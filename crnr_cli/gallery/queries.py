@@ -22,7 +22,6 @@ from crnr_cli.progress import Progress, silent
 from crnr_cli.recipe.recipe import OpenRecipe
 from crnr_cli.records import dataclass
 from crnr_cli.results.decision import Answers, Nearest, Prediction
-from crnr_cli.results.formats import JsonLinesFormatter
 from crnr_cli.results.journal import Identity
 from crnr_cli.results.probability import Thresholds
 from crnr_cli.results.table import DATE, CsvFormatter
@@ -40,6 +39,7 @@ from crnr_cli.wording import Note, format_count
 if TYPE_CHECKING:
     from crnr_cli.gallery.fit import KnownSamples
     from crnr_cli.results.events import EventOptions
+    from crnr_cli.results.formats import JsonLinesFormatter
     from crnr_cli.results.taxa import Taxa
 
 _MANY_CLASSES = 1000  # with more, only the best are written by default
@@ -191,6 +191,8 @@ class Run:
     def row_formatter(self) -> RowFormatter:
         classes, top, columns = self.gallery.classes, self.top, self.columns
         if self.options.format == "jsonl":
+            from crnr_cli.results.formats import JsonLinesFormatter  # here, because few runs need it
+
             return RowFormatter(JsonLinesFormatter(classes, top, columns))
         return RowFormatter(CsvFormatter(classes, self.gallery.dtype, top, columns))
 

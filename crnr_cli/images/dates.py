@@ -8,8 +8,8 @@ from typing import Any
 BY_EXIF, BY_FILE = SOURCES = ("exif", "file")
 _EXIF_BLOCK = 0x8769
 _ORIGINAL, _OFFSET = 0x9003, 0x9011  # DateTimeOriginal and OffsetTimeOriginal
-_DATE = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)", re.ASCII)
-_ZONE = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d", re.ASCII)
+_DATE = r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)"
+_ZONE = r"[+-](?:0\d|1[0-4]):[0-5]\d"
 
 
 def read_exif_date(image: Any) -> str:
@@ -25,7 +25,7 @@ def to_iso(date: object, zone: object) -> str:
     """Return the two texts of a camera in ISO 8601; empty if they are no date, as of a clock never set."""
     from datetime import datetime  # only if dates are wanted
 
-    found = _DATE.fullmatch(_clean(date))
+    found = re.fullmatch(_DATE, _clean(date), re.ASCII)
     if found is None:
         return ""
     year, month, day, time = found.groups()
@@ -34,7 +34,7 @@ def to_iso(date: object, zone: object) -> str:
         datetime.fromisoformat(text)
     except ValueError:
         return ""
-    return text + (_clean(zone) if _ZONE.fullmatch(_clean(zone)) else "")
+    return text + (_clean(zone) if re.fullmatch(_ZONE, _clean(zone), re.ASCII) else "")
 
 
 def _clean(value: object) -> str:

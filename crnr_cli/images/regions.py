@@ -19,9 +19,7 @@ MARGIN = 0.1  # of the width and height of a box, added on each side
 DECIMALS = 4  # of a share: less than a pixel of most images
 _LARGEST = 10**9  # pixels
 _SHARE, _PIXELS = r"\d{1,9}\.\d{1,4}", r"\d{1,9}"
-_NAME = re.compile(
-    rf"(?P<path>.+)#(?P<box>{_SHARE}(?:,{_SHARE}){{3}}|{_PIXELS}(?:,{_PIXELS}){{3}})", re.ASCII | re.DOTALL
-)
+_NAME = rf"(?P<path>.+)#(?P<box>{_SHARE}(?:,{_SHARE}){{3}}|{_PIXELS}(?:,{_PIXELS}){{3}})"
 Edges = tuple[int, int, int, int]  # left, top, right and bottom in pixels, as Pillow has them
 
 
@@ -97,7 +95,7 @@ class Region(NamedTuple):
 
 def parse_region(name: str) -> Region | None:
     """Return the region of this name; None if it is not the name of a region."""
-    found = _NAME.fullmatch(name) if "#" in name else None
+    found = re.fullmatch(_NAME, name, re.ASCII | re.DOTALL) if "#" in name else None
     if found is None:
         return None
     x, y, width, height = map(float, found["box"].split(","))

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from crnr_cli.errors import GalleryError, UsageError
 from crnr_cli.methods.base import CodingMethod, Samples, Split, State
 from crnr_cli.progress import Progress, silent
 from crnr_cli.records import dataclass
-from crnr_cli.solvers import indexes
-from crnr_cli.solvers.neighbors import Neighborhoods, find_nearest, local_residuals, search_bytes
+from crnr_cli.solvers.neighbors import INDEXES, Neighborhoods, find_nearest, local_residuals, search_bytes
 from crnr_cli.system import memory
 from crnr_cli.system.extras import why_missing
 from crnr_cli.wording import format_count
+
+if TYPE_CHECKING:
+    from crnr_cli.solvers.indexes import Measured
 
 _TRIED = 100  # samples, of which one is classified to find out whether the parameters make sense
 _GATHERED = 2**20  # values of samples, or of Gram matrices, that are held at once: 8 MB in float64
@@ -60,8 +62,8 @@ def check_search(name: str, neighbors: object, index: object) -> None:
             f"method {name}: neighbors must be a whole number from 0 (all examples) to {_MOST}, "
             f"not {neighbors!r}"
         )
-    if not isinstance(index, str) or index not in indexes.INDEXES:
-        raise UsageError(f"method {name}: index must be {' or '.join(indexes.INDEXES)}, not {index!r}")
+    if not isinstance(index, str) or index not in INDEXES:
+        raise UsageError(f"method {name}: index must be {' or '.join(INDEXES)}, not {index!r}")
     if index != "exact" and not neighbors:
         raise UsageError(f"--index {index} needs --neighbors K, the number of nearest examples to use")
 
@@ -145,6 +147,8 @@ class Neighbors(CodingMethod):
         """
         if self.index == "exact":
             return super().make_indexes(samples, progress)
+        from crnr_cli.solvers import indexes  # here, because few runs need it
+
         parts = [samples.part(number) for number in range(samples.n_parts)]
         n, d = samples.vectors.shape
         memory.require_memory(
@@ -221,6 +225,8 @@ class Neighbors(CodingMethod):
         arrays = _index_arrays(state)
         if self.index == "exact" or not arrays:
             return find_nearest(X, Y, self.neighbors)
+        from crnr_cli.solvers import indexes  # here, because few runs need it
+
         index = samples.prepared.compute_once(arrays["effort"], lambda: indexes.Index(self.index, X, arrays))
         return index.find_nearest(Y, self.neighbors)
 
@@ -242,16 +248,15 @@ def _index_arrays(state: State) -> State:
     return {key.removeprefix(_OF_INDEX): array for key, array in state.items() if key.startswith(_OF_INDEX)}
 
 
-def worst_index_measurement(state: State) -> indexes.Measured | None:
+def worst_index_measurement(state: State) -> Measured | None:
     """Return the recall and agreement of the index; None if the search is exact.
 
     An earlier crnr measured every part separately, and the least of all parts counts.
     """
-    found = [
-        indexes.index_measurement({"measured": array})
-        for key, array in state.items()
-        if key.partition(".")[0] == f"{_OF_INDEX}measured"
-    ]
-    if not found:
+    stored = [array for key, array in state.items() if key.partition(".")[0] == f"{_OF_INDEX}measured"]
+    if not stored:
         return None
-    return indexes.Measured(min(one.recall for one in found), min(one.agreement for one in found))
+    from crnr_cli.solvers.indexes import Measured, index_measurement  # here, because few runs need it
+
+    found = [index_measurement({"measured": array}) for array in stored]
+    return Measured(min(one.recall for one in found), min(one.agreement for one in found))

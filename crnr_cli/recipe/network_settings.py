@@ -16,7 +16,8 @@ from crnr_cli.choices import NetworkOptions
 from crnr_cli.errors import DataError, UsageError
 from crnr_cli.models.catalog import KnownModel, model_at
 from crnr_cli.models.preprocessing import Preparation, find_preparation
-from crnr_cli.models.presets import OUTPUTS, PRESETS, Guess, Preset, guess_preset
+from crnr_cli.models.preset_guess import Guess, guess_preset
+from crnr_cli.models.presets import OUTPUTS, PRESETS, Preset
 from crnr_cli.wording import format_count
 
 _PIXEL_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)", "tensor(uint8)")

@@ -18,7 +18,7 @@ from crnr_cli.records import dataclass
 from crnr_cli.wording import format_count
 
 _LARGEST = 100  # beyond that, all values but the largest vanish
-_GRID = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
+_GRID = r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})"
 _BLANK = 1e-6  # a part whose values differ by less than this share of the largest is blank
 
 
@@ -249,7 +249,7 @@ class Parts(Step):
 
     @classmethod
     def of(cls, setting: Any) -> Parts:
-        found = _GRID.fullmatch(str(setting))
+        found = re.fullmatch(_GRID, str(setting))
         if not found:
             raise UsageError(f"--parts {setting!r}: write the rows and columns of tiles, such as 4x4")
         return cls(int(found[1]), int(found[2]))
@@ -258,7 +258,7 @@ class Parts(Step):
     def parse(cls, text: str) -> str | None:
         if text == "0":
             return None
-        if not _GRID.fullmatch(text):
+        if not re.fullmatch(_GRID, text):
             raise ValueError(f"{text} is neither 0 nor rows and columns of tiles, such as 4x4")
         return text
 

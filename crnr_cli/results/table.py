@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from crnr_cli.arrays import take_columns, to_dense
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import OK, Answers, Prediction, best_classes, make_predictions
 from crnr_cli.results.probability import DECIMALS
-from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head, wrap_as_text
 from crnr_cli.wording import format_count
+
+if TYPE_CHECKING:
+    from crnr_cli.system.csv_file import DecimalSigns
 
 COLUMNS = ("path", "truth", "label", "residual", "runner_up", "margin", "status", "separation")
 MORE_COLUMNS = ("probability", "set", "rank", "class_probability")  # if the gallery holds probabilities
@@ -150,6 +151,8 @@ quote_name = lru_cache(maxsize=4096)(_field)
 
 def read_predictions(path: Path) -> Predictions:
     """Return the rows of a CSV written by classify, or of any CSV with columns truth and label."""
+    from crnr_cli.system.csv_file import wrap_as_text  # here and below, as only reading needs it
+
     try:
         with path.open("rb") as binary, wrap_as_text(binary, path) as file:
             return parse_predictions(file, str(path))
@@ -163,6 +166,10 @@ def listed_classes(columns: Iterable[str]) -> list[str]:
 
 
 def parse_predictions(file: TextIO, name: str) -> Predictions:
+    import csv
+
+    from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head
+
     separator, lines = split_head(file)
     reader = csv.reader(lines, strict=True, delimiter=separator)
     signs = DecimalSigns(name, separator)

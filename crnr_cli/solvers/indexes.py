@@ -24,7 +24,6 @@ _SEED = 20_240_101
 _LISTED_AT_ONCE = 2**14  # samples that are put on lists at once
 _PRODUCTS = 2**22  # products kept at the same time while lists are searched
 Arrays = dict[str, Array]
-INDEXES = ("exact", "ivf", "hnsw")
 WANTED_AGREEMENT = 0.995  # share of the labels that the exact search gives too
 WANTED_RECALL = 0.8  # share of the nearest samples; residuals and margins differ where some are missing
 _MAX_PROBES = 1000  # samples held out to measure the index

@@ -9,6 +9,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 from crnr_cli.records import dataclass
 
+INDEXES = ("exact", "ivf", "hnsw")  # how neighbours can be found
 _BLOCK = 8192  # samples compared with all queries of a batch at once
 _BATCH = 512  # queries compared at once: with a block, the products take 16 MB
 _MERGED = 2**18  # products of a block that are merged at once with the largest so far: they take 20 MB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections.abc import Sequence
@@ -228,8 +227,11 @@ def open_examples(names: Sequence[str], options: InputOptions, lister: Lister | 
 
 def _expand_pattern(name: str) -> list[str]:
     """Return the files that match: Windows shells leave patterns such as *.png to the programs."""
-    if ON_WINDOWS and stat_or_none(name, follow_links=False) is None and (found := sorted(glob.glob(name))):  # noqa: PTH207
-        return found
+    if ON_WINDOWS and stat_or_none(name, follow_links=False) is None:
+        import glob
+
+        if found := sorted(glob.glob(name)):  # noqa: PTH207
+            return found
     return [to_listed_form(name)]
 
 

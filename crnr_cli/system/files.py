@@ -29,7 +29,7 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS}
 _NOT_A_FILE = (errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP)  # the last two: sockets
 _PATIENCE = 2.0  # seconds: on Windows, virus scanners open new files for a moment
 LONGEST_NAME = 255  # bytes, on most file systems
-_DESCRIPTOR = re.compile(r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+")
+_DESCRIPTOR = r"/dev/std(?:in|out|err)|/dev/fd/\d+|/proc/(?:self|\d+)/fd/\d+"
 _EFFECTIVE = os.access in os.supports_effective_ids  # as for opening files, not the user who ran us
 
 # A file that is being written has one of these names; no other program uses them.
@@ -164,7 +164,7 @@ def _may(path: Path, access: int) -> bool:
 
 def _is_descriptor(path: Path) -> bool:
     """Return whether this is /dev/stdout or the like, which cannot be replaced even if it is a file."""
-    return _DESCRIPTOR.fullmatch(os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
+    return re.fullmatch(_DESCRIPTOR, os.path.abspath(path)) is not None  # noqa: PTH100, which follows links
 
 
 class _Lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -17,8 +16,8 @@ _INVALID_NAME = 123  # the Windows error for a name with a * or the like, which 
 ON_WINDOWS = sys.platform == "win32"
 # Characters that a name on Windows cannot contain, or cannot end with, and the names of devices, which remain
 # devices with any suffix. macOS also refuses bytes that are not UTF-8.
-_FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z')
-_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(?= *(\.|\Z))", re.IGNORECASE)
+_FORBIDDEN = r'[<>:"|?*\\\x00-\x1f\ud800-\udfff]|[. ]\Z'
+_DEVICE = r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(?= *(\.|\Z))"
 
 
 def to_nfc(text: str) -> str:
@@ -216,8 +215,8 @@ def _folds(folder: str, names: list[str]) -> bool | None:
 
 def to_portable(name: str) -> str:
     """Return the name of a file or folder, with escapes as in URLs for anything that Windows cannot have."""
-    name = _FORBIDDEN.sub(lambda found: percent_escape(found[0]), name)
-    return percent_escape(name[0]) + name[1:] if _DEVICE.match(name) else name
+    name = re.sub(_FORBIDDEN, lambda found: percent_escape(found[0]), name)
+    return percent_escape(name[0]) + name[1:] if re.match(_DEVICE, name, re.IGNORECASE) else name
 
 
 def percent_escape(text: str) -> str:
@@ -237,6 +236,8 @@ def join_command(words: Iterable[str]) -> str:
 def quote_word(word: str) -> str:
     """Return a word of a command, in quotes if a shell of this system needs them."""
     if not ON_WINDOWS:
+        import shlex  # here, because it takes long to load
+
         return shlex.quote(word)
     if re.fullmatch(r"[\w+=:./\\~-]+", word):
         return word

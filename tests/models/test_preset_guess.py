@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from crnr_cli.models.presets import guess_preset
+from crnr_cli.models.preset_guess import guess_preset
 from helpers.onnx_models import save_model
 from helpers.paths import TESTS
 from helpers.runner import Runner

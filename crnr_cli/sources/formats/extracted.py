@@ -18,7 +18,6 @@ from crnr_cli.sources.formats.labels import read_at_once, read_texts, require_ro
 from crnr_cli.system.names import class_key
 from crnr_cli.wording import format_count
 
-FORMAT, VERSION = "crnr-features", 1
 DATASETS = ("sha256", "size", "mtime_ns", "folders", "named_folder", "scale", "date")
 
 _BYTES_PER_ROW = 500

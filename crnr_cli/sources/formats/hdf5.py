@@ -21,11 +21,11 @@ from crnr_cli.arrays import Array, Stamp
 from crnr_cli.errors import DataError
 from crnr_cli.records import dataclass
 from crnr_cli.sources.formats import BEST_RATIO, FormatReader, Refused
-from crnr_cli.sources.formats.extracted import FORMAT, VERSION
 from crnr_cli.sources.formats.hdf5_text_process import text_memory_limit, text_seconds_limit
 from crnr_cli.system.child import start_guarded
 from crnr_cli.wording import format_count
 
+FEATURES, FEATURES_VERSION = "crnr-features", 1  # what `crnr extract` writes
 _MAX_DEPTH = 8
 _MAX_DATASETS = 10_000
 _MAX_ITEMS = 20_000  # groups, datasets and links to visit; a group with two names counts twice
@@ -84,12 +84,14 @@ def declares_gallery(path: Path) -> bool | None:
 
 def scalar_attribute(item: Any, name: str) -> Any:
     """Return an attribute if it is a single plain value, else None; nothing larger is ever read."""
-    if name not in item.attrs:
+    attributes = item.attrs  # once, as h5py makes a new object each time
+    if name not in attributes:
         return None
-    declared = item.attrs.get_id(name)
-    if declared.shape != () or declared.dtype.kind not in "fiubS" or declared.dtype.hasobject:
+    declared = attributes.get_id(name)
+    dtype = declared.dtype
+    if declared.shape != () or dtype.kind not in "fiubS" or dtype.hasobject:
         return None
-    value: Any = item.attrs[name]
+    value: Any = attributes[name]
     return value
 
 
@@ -248,13 +250,13 @@ def read_recipe(path: Path) -> dict[str, Any] | None:
     All attributes must be scalars; their values are not validated here.
     """
     with _opened_hdf5(path) as file:
-        if scalar_attribute(file, "format") != FORMAT.encode():
+        if scalar_attribute(file, "format") != FEATURES.encode():
             return None
         version = scalar_attribute(file, "version")
-        if not isinstance(version, np.integer) or version > VERSION:
+        if not isinstance(version, np.integer) or version > FEATURES_VERSION:
             raise DataError(
-                f"{path}: features of format {version}, but this crnr ({__version__}) reads up to {VERSION}; "
-                "please upgrade crnr"
+                f"{path}: features of format {version}, but this crnr ({__version__}) reads up to "
+                f"{FEATURES_VERSION}; please upgrade crnr"
             )
         group = file["recipe"] if isinstance(file.get("recipe", getlink=True), h5py.HardLink) else None
         if not isinstance(group, h5py.Group) or len(group.attrs) > _MAX_ATTRIBUTES:
