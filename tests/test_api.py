@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,12 @@ from threadpoolctl import ThreadpoolController
 
 import crnr_cli
 from crnr_cli import Answer, CrnrError, Gallery
+from crnr_cli.arrays import Batch
 from crnr_cli.errors import DataError, GalleryError, UsageError
-from crnr_cli.gallery.gallery import FittedGallery as StoredGallery
+from crnr_cli.gallery.queries import Run
+from helpers.latch import Latch
 from helpers.onnx_models import projection_model
+from helpers.patches import open_at_product_threads
 from helpers.paths import ROOT, SAMPLE_DATA
 from helpers.runner import KERNEL, Runner, rows
 from helpers.samples import make_features, make_images, noise
@@ -201,19 +203,23 @@ def test_explain_between_two_batches_leaves_their_threads(
     gallery = Gallery.load("features.h5")
     libraries = ThreadpoolController().select(internal_api="openblas")
     found: list[int] = []
-    compute = StoredGallery.residuals
+    answer_batch = Run._answer_batch
+    changing, seen = Latch(), Latch()
 
-    def compute_slowly(gallery: StoredGallery, vectors: Any) -> Any:
-        time.sleep(0.05)
-        # The number of faiss is one for each thread of the program.
-        found.extend(one["num_threads"] for one in libraries.info() if "faiss" not in one["filepath"])
-        return compute(gallery, vectors)
+    def answer_late(self: Run, truth_of: Any, known: Any, batch: Batch) -> Any:
+        if batch.end > 1:
+            changing.wait()
+            # The number of faiss is one for each thread of the program.
+            found.extend(one["num_threads"] for one in libraries.info() if "faiss" not in one["filepath"])
+            seen.count_down()
+        return answer_batch(self, truth_of, known, batch)
 
-    monkeypatch.setattr(StoredGallery, "residuals", compute_slowly)
+    monkeypatch.setattr(Run, "_answer_batch", answer_late)
     monkeypatch.setattr("crnr_cli.gallery.queries.queries_per_batch", lambda gallery, recipe, options: 1)
     monkeypatch.setattr("crnr_cli.api.available_cores", lambda: 3)
     answers = gallery.iter_classify("more.npz")
     first = next(answers)
+    open_at_product_threads(changing, seen, monkeypatch.setattr)
     assert gallery.explain("more.npz#0").label == first.label
     assert len(list(answers)) > 3
     assert set(found) == {1}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from crnr_cli.sorting.plan import REPORTED_EVERY
+from helpers.pausing import send, start_pausing
 from helpers.runner import Outcome, Runner, ended, rows
 
 UNDO = "to undo it: crnr sort --undo sorted/.crnr-sort-1.jsonl\n"
@@ -118,19 +119,19 @@ def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_move_that_is_stopped_loses_nothing(crnr: Runner, number: int) -> None:
-    """At whatever file it is; the same command ends it."""
-    make(3000)
+def test_a_move_that_is_stopped_loses_nothing(crnr: Runner, number: signal.Signals) -> None:
+    """In the middle of the files; the same command ends it."""
+    make(2 * REPORTED_EVERY)
     contents = sorted(path.read_text() for path in Path("q").rglob("*.png"))
-    process = crnr.start("sort", "out.csv", "sorted", "--how", "move")
-    deadline = time.monotonic() + 60
-    while not Path("sorted/cat").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    process.send_signal(number)
-    stopped = ended(process)
-    assert stopped.exit in (0, -signal.SIGKILL, 128 + signal.SIGTERM)
-    if stopped.exit == 128 + signal.SIGTERM:
-        assert stopped == Outcome(stopped.exit, "", "terminated; the same command continues from there\n")
+    process = start_pausing(crnr, "sort out.csv sorted --how move", "signal")
+    if number == signal.SIGTERM:
+        send(process, number)
+        words = "terminated; the same command continues from there\n"
+        assert ended(process) == Outcome(128 + number, "", words)
+    else:
+        process.kill()
+        assert ended(process) == Outcome(-number, "", "")
+    assert len(list(Path("sorted").rglob("*.png"))) == (2 if number == signal.SIGKILL else REPORTED_EVERY)
     found = [path.read_text() for folder in ("q", "sorted") for path in Path(folder).rglob("*.png")]
     assert sorted(found) == contents
     assert crnr("sort", "out.csv", "sorted", "--how", "move", "-q") == Outcome(0, "", "")

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -168,12 +167,12 @@ def test_another_version_is_reported(address: str, monkeypatch: pytest.MonkeyPat
 
 
 @contextmanager
-def without_crnr(part: str, *arguments: str) -> Iterator[None]:
+def without_crnr(part: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a scheduler or a worker of Dask in a Python that cannot import crnr."""
     code = f"import sys; sys.modules['crnr_cli'] = None; from distributed.cli.{part} import main; main()"
-    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE) as process:
         try:
-            yield
+            yield process
         finally:
             process.kill()
 
@@ -194,13 +193,11 @@ def test_a_worker_without_crnr_is_reported() -> None:
         pass
 
 
-def test_a_scheduler_without_crnr_is_reported(tmp_path: Path) -> None:
-    place = tmp_path / "scheduler.json"
+def test_a_scheduler_without_crnr_is_reported() -> None:
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny"]
-    with without_crnr("dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)):
-        while not place.exists() or not place.read_text():
-            time.sleep(0.1)
-        address = json.loads(place.read_text())["address"]
+    with without_crnr("dask_scheduler", "--port", "0", "--no-dashboard") as scheduler:
+        assert scheduler.stderr is not None
+        address = next(line.split()[-1] for line in scheduler.stderr if b"Scheduler at:" in line).decode()
         with subprocess.Popen([*worker, address], stderr=subprocess.DEVNULL) as process:
             try:
                 with pytest.raises(DataError, match="the scheduler: has no crnr"), connected(address):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.faults import Case, labelled
-from helpers.pausing import start_pausing
+from helpers.pausing import send, start_pausing
 from helpers.runner import ended, helper_command
 
 START = "classify gallery.npz -o out.csv --batch-size 1"
@@ -24,8 +24,8 @@ def test_interrupted(case: Case) -> None:
     """
     case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     for number, words in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")):
-        process = start_pausing(case, 0.2, START)
-        process.send_signal(number)
+        process = start_pausing(case, START, "signal")
+        send(process, number)
         case.check(
             ended(process),
             f"crnr {START}",
@@ -52,7 +52,7 @@ def test_killed(case: Case) -> None:
     """
     case("classify", "gallery.npz", "-o", "clean.csv", "--batch-size", 1)
     Path("out.csv").write_text("old")
-    process = start_pausing(case, 60, START)
+    process = start_pausing(case, START)
     process.kill()
     case.check(ended(process), f"crnr {START}", exit=-signal.SIGKILL)
     assert Path("out.csv").read_text() == "old"
@@ -81,7 +81,7 @@ def test_killed(case: Case) -> None:
 def test_two_at_once(case: Case) -> None:
     """The second run is refused with an error."""
     Path("out.csv").write_text("old")
-    process = start_pausing(case, 60, START)
+    process = start_pausing(case, START)
     busy = "error: out.csv: another crnr is writing it; wait, or choose another file"
     case.run(START, exit=1, err=[busy])
     assert Path("out.csv").read_text() == "old"
@@ -96,7 +96,7 @@ def test_two_at_once(case: Case) -> None:
 @pytest.mark.usefixtures("features_gallery")
 def test_another_resume(case: Case) -> None:
     """It is refused, and the error lists the differences; the unfinished run is kept."""
-    process = start_pausing(case, 60, START)
+    process = start_pausing(case, START)
     process.kill()
     ended(process)
     Path("out.csv.crnr-lock").unlink()  # as the next run does

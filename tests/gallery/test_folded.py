@@ -24,6 +24,7 @@ from crnr_cli.jobs import tune as job
 from crnr_cli.jobs.tune import TuneOptions, tune_samples
 from crnr_cli.methods.folds import Fold
 from crnr_cli.recipe.recipe import Recipe
+from helpers.latch import Latch
 
 
 def by_power(power: float) -> VectorRecipe:
@@ -76,14 +77,16 @@ def test_threads_share_a_fold_that_is_made_batch_by_batch(monkeypatch: pytest.Mo
     samples = folded_samples(raw)
     monkeypatch.setattr(folded, "BATCH", 6)
     made: list[int] = []
+    all_asked = Latch(4)
     make = FoldedSamples._make_fold
 
     def count(self: FoldedSamples, how: VectorRecipe, number: int) -> Fold:
         made.append(number)
-        sleep(0.05)  # the others ask in the meantime
+        all_asked.wait()
         return make(self, how, number)
 
     def hold(_: int) -> Fold:
+        all_asked.count_down()
         with samples.fold(by_power(1.0), 2) as fold:
             return fold
 
@@ -112,7 +115,7 @@ def test_threads_never_hold_folds_of_two_recipes() -> None:
             with lock:
                 held.append(power)
                 most.append(len(set(held)))
-            sleep(0.002)
+            sleep(0.002)  # how long a fold is used: other threads come to ask for others meanwhile
             with lock:
                 held.remove(power)
 

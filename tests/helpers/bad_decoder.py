@@ -21,7 +21,7 @@ def read_badly(path: str, form: PixelRequest) -> Pixels:
     if name.startswith("crash"):
         os.kill(os.getpid(), signal.SIGSEGV)
     if name.startswith("hang"):
-        time.sleep(600)
+        time.sleep(600)  # until the parent ends it
     if name.startswith("hungry"):
         found = b"x" * 2**28
         time.sleep(600 if found else 0)

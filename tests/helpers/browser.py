@@ -97,6 +97,7 @@ def click(browser: Any, element: Any) -> None:
 
 def eventually(found: Callable[[], Any], expected: Any) -> None:
     """Wait until a browser on a busy machine shows the effect of a click."""
+    # WebDriver reports no change of a page; it can only be asked again.
     deadline = time.monotonic() + 60
     while (value := found()) != expected and time.monotonic() < deadline:
         time.sleep(0.05)

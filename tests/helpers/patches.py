@@ -6,32 +6,70 @@ The decoder process is changed in bad_decoder.py, which must not load as much as
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 from crnr_cli.gallery import queries
 from crnr_cli.images import pool
+from crnr_cli.sorting import plan
 from crnr_cli.system import cores, extras, memory, spares
+from helpers.latch import Latch
 
 Patch = Callable[[object, str, object], None]
 
 
-def pause_in_batch(number: int, seconds: float, patch: Patch) -> None:
-    """Let classify report on stderr that it has begun a batch, and wait there."""
+def pause(until: str) -> None:
+    """Report on stderr that work has begun, and each signal after crnr has handled it.
+
+    It goes on after a `signal`, or `never`: the test ends the process.
+    """
+    signals, waker = socket.socketpair()
+    with signals, waker:
+        signals.settimeout(600)  # whatever becomes of the test, no process stays
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno())
+        _report("begun")
+        goes_on = False
+        while not goes_on:
+            signals.recv(1)
+            _report("received")
+            goes_on = until == "signal"
+        signal.set_wakeup_fd(-1)
+
+
+def _report(word: str) -> None:
+    sys.stderr.write(f"{word}\n")
+    sys.stderr.flush()
+
+
+def pause_in_batch(number: int, until: str, patch: Patch) -> None:
+    """Let classify pause in a batch; they are counted from 0."""
     run = queries.Run.answer
 
     def pausing(*arguments: Any, **options: Any) -> Iterator[Any]:
         for batch, answers in enumerate(run(*arguments, **options)):
             if batch == number:
-                sys.stderr.write("begun\n")
-                sys.stderr.flush()
-                time.sleep(seconds)
+                pause(until)
             yield answers
 
     patch(queries.Run, "answer", pausing)
+
+
+def pause_in_move(number: int, until: str, patch: Patch) -> None:
+    """Let sort pause before it moves a file; they are counted from 0."""
+    move, moves = plan.move_new, count()
+
+    def pausing(*arguments: Any) -> None:
+        if next(moves) == number:
+            pause(until)
+        move(*arguments)
+
+    patch(plan, "move_new", pausing)
 
 
 def count_batches_at_once(patch: Patch) -> list[int]:
@@ -44,6 +82,26 @@ def count_batches_at_once(patch: Patch) -> list[int]:
 
     patch(queries, "run_side_by_side", counting)
     return counts
+
+
+def open_at_product_threads(latch: Latch, seen: Latch, patch: Patch) -> None:
+    """Open a latch when the threads of products are next set, or pieces of work are waited for before.
+
+    Threads that are set stay until they are `seen`.
+    """
+    wait, hold = cores.wait, cores._hold
+
+    def waiting(*arguments: Any) -> Any:
+        latch.count_down()
+        return wait(*arguments)
+
+    def holding(counts: dict[object, int]) -> None:
+        hold(counts)
+        latch.count_down()
+        seen.wait()
+
+    patch(cores, "wait", waiting)
+    patch(cores, "_hold", holding)
 
 
 def set_free_bytes(free: int | None, patch: Patch) -> None:

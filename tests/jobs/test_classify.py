@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ from crnr_cli.errors import UsageError
 from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs import classify as job
 from crnr_cli.jobs.classify import ClassifyReport
-from helpers.pausing import start_pausing
-from helpers.runner import Runner
+from helpers.pausing import send, start_pausing
+from helpers.runner import Outcome, Runner, ended
 from helpers.samples import make_features, make_images
 
 
@@ -77,17 +77,16 @@ def test_a_device_is_written_to_directly(crnr: Runner) -> None:
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
 )
-@pytest.mark.parametrize(("seconds", "batches"), [(0.5, 3), (60, 2)])
+@pytest.mark.parametrize(("until", "batches"), [("signal", 3), ("never", 2)])
 def test_a_signal_lets_the_batch_finish_if_it_can(
-    crnr: Runner, number: signal.Signals, words: str, seconds: float, batches: int
+    crnr: Runner, number: signal.Signals, words: str, until: str, batches: int
 ) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_pausing(crnr, seconds, "classify gallery.npz -o out.csv --batch-size 1")
-    process.send_signal(number)
-    _, err = process.communicate(timeout=30)  # not the 60 s of the batch
-    assert process.returncode == 128 + number
-    assert err.decode() == f"{words}; the same command with --resume continues from there\n"
+    process = start_pausing(crnr, "classify gallery.npz -o out.csv --batch-size 1", until)
+    send(process, number)
+    words += "; the same command with --resume continues from there\n"
+    assert ended(process) == Outcome(128 + number, "", words)
     assert not (crnr.here / "out.csv").exists()
     assert (crnr.here / "out.csv.crnr-part").read_bytes().count(b"\n") == 1 + batches
     assert len((crnr.here / "out.csv.crnr-journal").read_bytes().splitlines()) == 1 + batches
@@ -96,12 +95,10 @@ def test_a_signal_lets_the_batch_finish_if_it_can(
 def test_a_second_signal_stops_at_once(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     crnr("build", "gallery.npz")
-    process = start_pausing(crnr, 60, "classify gallery.npz -o out.csv --batch-size 1")
+    process = start_pausing(crnr, "classify gallery.npz -o out.csv --batch-size 1")
+    send(process, signal.SIGINT)  # two signals at once may arrive as one
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)  # two signals at once may arrive as one
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-    process.communicate()
+    assert ended(process).exit == 130
 
 
 def test_an_ignored_signal_stays_ignored(crnr: Runner) -> None:
@@ -110,9 +107,9 @@ def test_an_ignored_signal_stays_ignored(crnr: Runner) -> None:
     process = crnr.start(
         "build", "gallery.npz", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
     )
-    while process.poll() is None:
-        os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.02)
-    process.communicate()
-    assert process.returncode == 0
+    while process.returncode is None:  # wherever it is
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+    assert ended(process).exit == 0
     assert (crnr.here / "gallery.h5").exists()

@@ -22,7 +22,7 @@ from crnr_cli.gallery.queries import QueryOptions
 from crnr_cli.jobs import classify as job
 from crnr_cli.results.record import State
 from crnr_cli.system.csv_file import split_rows
-from helpers.pausing import start_pausing
+from helpers.pausing import send, start_pausing
 from helpers.runner import Outcome, Runner, ended
 from helpers.samples import CLASSES, draw_image, make_features, make_images
 
@@ -509,7 +509,7 @@ def test_update_after_a_kill_continues_although_other_files_are_there(
     inbox: Runner, decoded: list[str]
 ) -> None:
     command = "classify inbox -o out.csv --update --batch-size 1"
-    process = start_pausing(inbox, 60, command)
+    process = start_pausing(inbox, command)
     process.kill()
     assert ended(process).exit == -signal.SIGKILL
     assert not Path("out.csv").exists()
@@ -526,14 +526,14 @@ def test_update_after_a_kill_continues_although_other_files_are_there(
 
 
 def test_update_that_is_interrupted_names_the_same_command(inbox: Runner) -> None:
-    process = start_pausing(inbox, 0.2, "classify inbox -o out.csv --update --batch-size 1")
-    process.send_signal(signal.SIGTERM)
+    process = start_pausing(inbox, "classify inbox -o out.csv --update --batch-size 1", "signal")
+    send(process, signal.SIGTERM)
     assert ended(process) == Outcome(143, "", "terminated; the same command continues from there\n")
     assert "note: 3 rows of the earlier run" in inbox(*UPDATE).err
 
 
 def test_update_at_the_same_time_as_another_is_refused(inbox: Runner) -> None:
-    process = start_pausing(inbox, 60, "classify inbox -o out.csv --update --batch-size 1")
+    process = start_pausing(inbox, "classify inbox -o out.csv --update --batch-size 1")
     try:
         assert inbox(*UPDATE) == Outcome(
             1, "", "error: out.csv: another crnr is writing it; wait, or choose another file\n"
@@ -559,7 +559,7 @@ def test_update_after_a_kill_in_the_middle_of_a_feature_file_reads_the_rest(crnr
     crnr("build", "gallery.npz", "-q")
     command = "classify gallery.npz -o out.csv --update --batch-size 2"
     crnr(*command.replace("out", "clean").split())
-    process = start_pausing(crnr, 60, command)
+    process = start_pausing(crnr, command)
     process.kill()
     ended(process)
     outcome = crnr(*command.split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import sleep
 from typing import Any
 from unicodedata import normalize
 
@@ -26,6 +25,7 @@ from crnr_cli.recipe.recipe import Recipe
 from crnr_cli.recipe.steps import Pca
 from crnr_cli.results.scores import mcnemar_p_value, wilson_interval
 from crnr_cli.system.extras import command_for_extra
+from helpers.latch import Latch
 from helpers.method_checks import problem
 from helpers.runner import Runner, read_rows
 from helpers.samples import draw_image
@@ -192,13 +192,19 @@ def test_pca_never_sees_the_samples_held_out(
 def test_threads_make_each_split_once(data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise, every thread would hold its own copy of the features."""
     made: list[Array] = []
-    make = compare_job._Drawn._make_split
+    all_asked = Latch(3)
+    ask, make = compare_job._Drawn.split, compare_job._Drawn._make_split
+
+    def count_asking(self: compare_job._Drawn, draw: int) -> Split:
+        all_asked.count_down()
+        return ask(self, draw)
 
     def count(self: compare_job._Drawn, held: Array) -> Split:
         made.append(held)
-        sleep(0.05)  # the others ask in the meantime
+        all_asked.wait()
         return make(self, held)
 
+    monkeypatch.setattr(compare_job._Drawn, "split", count_asking)
     monkeypatch.setattr(compare_job._Drawn, "_make_split", count)
     monkeypatch.setattr("crnr_cli.gallery.workers.pieces_at_once", lambda jobs: 3)
     options = CompareOptions(methods=["nn", "crc", "nrc"], draws=1)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,9 +202,8 @@ def test_extract_repeats_damaged_batches(photos: Runner, change: str) -> None:
 
 
 def test_extract_refuses_a_second_run(photos: Runner) -> None:
-    running = photos.start(
-        "waits", "extract", "photos", "-o", "f.h5", program=helper_command("helpers.killed")
-    )
+    command = ("extract", "photos", "-o", "f.h5")
+    running = photos.start("waits", *command, program=helper_command("helpers.killed"), stdin=subprocess.PIPE)
     assert running.stderr is not None
     assert running.stderr.readline() == b"begun\n"
     busy = Outcome(1, "", "error: f.h5: another crnr is writing it; wait, or choose another file\n")

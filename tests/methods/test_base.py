@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from time import sleep
 
 import numpy as np
 import pytest
@@ -39,6 +38,7 @@ from crnr_cli.solvers.factors import factor_bytes
 from crnr_cli.solvers.neighbors import find_nearest
 from crnr_cli.system import memory
 from crnr_cli.system.extras import describe_missing
+from helpers.latch import Latch
 from helpers.method_checks import SIZES, problem
 
 # As the help of build gives them.
@@ -400,16 +400,21 @@ def test_all_numbers_of_neighbours_that_tune_tries_are_searched_once(monkeypatch
 def test_threads_wait_for_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
     samples, queries, _ = problem(sizes=(150, 100))
     searches: list[int] = []
+    all_asked = Latch(4)
 
     def search(X: Array, Y: Array, count: int) -> Array:
         searches.append(count)
-        sleep(0.05)  # the others ask in the meantime
+        all_asked.wait()
         return find_nearest(X, Y, count)
+
+    def ask(count: int) -> Array:
+        all_asked.count_down()
+        return split.find_nearest(count)
 
     monkeypatch.setattr("crnr_cli.methods.base.find_nearest", search)
     split = Split(samples, queries)
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(split.find_nearest, (50, 100, 50, 100)))
+        found = list(threads.map(ask, (50, 100, 50, 100)))
     assert len(searches) == 1
     np.testing.assert_array_equal(found[0], find_nearest(samples.vectors.T, queries.T, 50))
 

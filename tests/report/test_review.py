@@ -84,6 +84,7 @@ def saved(browser: Any, folder: Path) -> Path:
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", place)
     browser.find_element("id", "save").click()
     path = folder / "corrections.csv"
+    # WebDriver does not report the end of a download. The file gets its name when it is complete.
     deadline = time.monotonic() + SECONDS
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crnr_cli.system import cores
+from helpers.latch import Latch
 from helpers.patches import count_batches_at_once, set_free_bytes
 from helpers.runner import Runner
 
@@ -57,19 +57,25 @@ def test_a_library_keeps_the_threads_of_its_user(
 
 def test_run_side_by_side_keeps_order_and_the_limit_of_threads() -> None:
     at_work, most, lock = 0, 0, threading.Lock()
+    all_at_work, last_is_done = Latch(3), Latch()
 
     def work(item: int) -> int:
         nonlocal at_work, most
         with lock:
             at_work += 1
             most = max(most, at_work)
-        time.sleep(0.01 * (item % 3))
+        all_at_work.count_down()
+        all_at_work.wait()
+        if item == 0:  # its result is the first, though it is done after the third
+            last_is_done.wait()
         with lock:
             at_work -= 1
+        if item == 2:
+            last_is_done.count_down()
         return item * item
 
     assert list(cores.run_side_by_side(work, range(20), 3)) == [item * item for item in range(20)]
-    assert 2 <= most <= 3
+    assert most == 3
 
 
 def test_work_side_by_side_takes_items_only_as_results_are_taken() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
 from crnr_cli.system.cores import pieces_at_once, product_threads, run_side_by_side, threads_per_product
+from helpers.latch import Latch
+from helpers.patches import open_at_product_threads
 
 CONTROLLER = ThreadpoolController().select(internal_api="openblas")
 pytestmark = pytest.mark.skipif(not CONTROLLER.info(), reason="NumPy has another library of products")
@@ -71,21 +72,24 @@ def test_product_threads_restores_the_threads_of_the_outer_block() -> None:
         assert threads_per_product() == 1
 
 
-def test_pieces_of_work_end_with_the_threads_that_they_began_with() -> None:
+def test_pieces_of_work_end_with_the_threads_that_they_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """A generator stops after each result, but pieces that it has begun go on."""
     found: list[set[int]] = []
-    begun = threading.Event()
+    begun, changing, seen = Latch(), Latch(), Latch()
 
     def work(item: int) -> None:
         if item == 1:
-            begun.set()
-            time.sleep(0.2)
+            begun.count_down()
+            changing.wait()
         found.append(threads())
+        if item == 1:
+            seen.count_down()
 
     with CONTROLLER.limit(limits=3), product_threads(1):
+        open_at_product_threads(changing, seen, monkeypatch.setattr)
         with contextlib.closing(run_side_by_side(work, range(4), 1)) as pieces:
             next(pieces)
-            assert begun.wait(10)
+            begun.wait()
             with product_threads(2):
                 assert threads() == {2}
             list(pieces)

@@ -103,6 +103,7 @@ def test_a_file_that_changes_between_two_looks(tmp_path: Path, monkeypatch: pyte
         dataset[0:2]
 
 
+# What a slow machine needs to start a process, which is no work of the process.
 SLOW_START = """
 import sys, time
 if "crnr_cli.sources.formats.hdf5_text_process" in " ".join(sys.orig_argv):
