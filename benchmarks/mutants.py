@@ -476,7 +476,7 @@ class Request:
 
     mutant: Mutant
     limits: dict[str, float]  # the tests in their order, and the seconds of the processor that each may take
-    seconds: float  # of a clock, for a test: a mutant may wait forever
+    seconds: float  # of a clock, without computing: a mutant may wait forever
 
     @classmethod
     def read(cls, line: str) -> Request:
@@ -647,18 +647,25 @@ def begin_fork(folder: Path) -> None:
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
 
 
+def _progress(child: int, folder: Path) -> str:
+    """Return the test that a fork runs, and where Linux tells it, how long the fork has computed."""
+    started, times = folder / STARTED, Path(f"/proc/{child}/stat")
+    test = started.read_text() if started.exists() else ""
+    computed = times.read_text().rpartition(")")[2].split()[11:13] if times.exists() else []
+    return " ".join([test, *computed])
+
+
 def end_of(child: int, seconds: float, folder: Path) -> tuple[str, str | None]:
     """How the fork ended, and which test killed the mutant."""
-    waited, last, before = 0.0, time.monotonic(), 0
+    waited, last, before = 0.0, time.monotonic(), ""
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         # While we are stopped or the machine sleeps, so does the fork: that is not its time.
         waited, last = waited + min(1.0, time.monotonic() - last), time.monotonic()
-        started = (folder / STARTED).stat().st_mtime_ns if (folder / STARTED).exists() else 0
-        if started != before:
-            waited, before = 0.0, started
+        if (now := _progress(child, folder)) != before:
+            waited, before = 0.0, now
         if waited > seconds:
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(0.005)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # with processes that a test has started
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
