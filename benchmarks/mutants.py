@@ -711,14 +711,12 @@ def watch(room: str, output: Path) -> None:
     if code:
         sys.exit(f"the tests of {room} fail as they are")
     data = watched.get_data()
-    lines = {
-        str(Path(file).relative_to(PACKAGE)): {
-            test: sorted(line for line, tests in data.contexts_by_lineno(file).items() if test in tests)
-            for test in data.measured_contexts()
-            if test
-        }
-        for file in data.measured_files()
-    }
+    lines: dict[str, dict[str, list[int]]] = {}
+    for file in data.measured_files():
+        of_file = lines.setdefault(str(Path(file).relative_to(PACKAGE)), {})
+        for line, tests in sorted(data.contexts_by_lineno(file).items()):
+            for test in filter(None, tests):
+                of_file.setdefault(test, []).append(line)
     output.write_text(json.dumps({"lines": lines, "seconds": plugin.seconds}))
 
 

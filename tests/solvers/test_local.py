@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.arrays import Array
+from crnr_cli.solvers import lasso
 from crnr_cli.solvers.factors import factorize_gram
 from crnr_cli.solvers.neighbors import (
     Neighborhoods,
@@ -106,3 +107,27 @@ def test_a_search_needs_the_products_of_two_blocks() -> None:
     """A product in float64 takes eight bytes, and the mask of the larger ones takes one."""
     assert search_bytes(100, 7) == 2 * 9 * 100 * 7
     assert search_bytes(10**6, 10**6) == 2 * 9 * 8192 * 512
+
+
+@pytest.mark.parametrize("lam", [1e-3, 0.3])
+def test_a_local_duality_gap_is_the_gap_of_each_query(lam: float) -> None:
+    X, _, Y, places, near = problem()
+    for c in (np.random.default_rng(1).normal(size=(5, 4)), np.zeros((5, 4))):
+        found = lasso.local_duality_gap(near, c, lam)
+        for i, those in enumerate(places):
+            expected = lasso.duality_gap(X[:, those], Y[:, [i]], c[:, [i]], lam)
+            assert found[i] == pytest.approx(expected[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("lam", [1e-3, 0.3])
+@pytest.mark.parametrize(("iterations", "tol"), [(47, 0.0), (20_000, 1e-6), (20_000, 0.0)])
+def test_a_local_l1_code_is_the_code_of_each_query(lam: float, iterations: int, tol: float) -> None:
+    X, _, Y, places, near = problem()
+    found = lasso.local_code(near, lam, iterations, tol)
+    for i, those in enumerate(places):
+        samples, edges = X[:, those], np.array([0, 5])
+        one = lasso.code(lasso.factorize(samples, edges, lam), samples, Y[:, [i]], lam, iterations, tol)
+        np.testing.assert_allclose(found.c[:, i], one.c[:, 0], atol=1e-9)
+        assert found.gap[i] == pytest.approx(one.gap[0], abs=1e-12)
+        assert found.tol == one.tol == max(tol, 100 * 2.0**-52)
+        assert iterations == 47 or found.gap[i] <= found.tol
