@@ -44,7 +44,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -163,7 +163,7 @@ ROOMS = {
 }
 MEMORY_BYTES = 8 * 2**30
 CPU_SECONDS = 8.0  # of a test, beyond five times what it took, or before the first: more than it takes
-KILLER = "killer"  # a file in the folder of a fork
+STARTED, KILLER = "started", "killer"  # files in the folder of a fork, with the name of a test
 PYTEST_OPTIONS = (
     *("-x", "-q", "--tb=line", "-p", "no:cacheprovider"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # Hypothesis, a plugin, is loaded already
@@ -438,16 +438,18 @@ class Kill(SameTests):
 
     def __init__(self) -> None:
         self._limits: dict[str, float] = {}
+        self._started = Path(os.devnull)
         self._killer: Path | None = None
 
     def begin(self, limits: dict[str, float], folder: Path) -> None:
         """In a fork: these tests, and how many seconds of the processor each of them has."""
         self._limits = limits
-        self._killer = folder / KILLER
+        self._started, self._killer = folder / STARTED, folder / KILLER
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         # Not seconds of a clock: a machine that is busy with other things kills no mutant.
         signal.setitimer(signal.ITIMER_PROF, self._limits[nodeid])
+        self._started.write_text(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and self._killer is not None:
@@ -474,7 +476,7 @@ class Request:
 
     mutant: Mutant
     limits: dict[str, float]  # the tests in their order, and the seconds of the processor that each may take
-    seconds: float  # of a clock, for all: a mutant may wait forever
+    seconds: float  # of a clock, without computing: a mutant may wait forever
 
     @classmethod
     def read(cls, line: str) -> Request:
@@ -645,15 +647,25 @@ def begin_fork(folder: Path) -> None:
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
 
 
+def _progress(child: int, folder: Path) -> str:
+    """Return the test that a fork runs, and where Linux tells it, how long the fork has computed."""
+    started, times = folder / STARTED, Path(f"/proc/{child}/stat")
+    test = started.read_text() if started.exists() else ""
+    computed = times.read_text().rpartition(")")[2].split()[11:13] if times.exists() else []
+    return " ".join([test, *computed])
+
+
 def end_of(child: int, seconds: float, folder: Path) -> tuple[str, str | None]:
     """How the fork ended, and which test killed the mutant."""
-    waited, last = 0.0, time.monotonic()
+    waited, last, before = 0.0, time.monotonic(), ""
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         # While we are stopped or the machine sleeps, so does the fork: that is not its time.
         waited, last = waited + min(1.0, time.monotonic() - last), time.monotonic()
+        if (now := _progress(child, folder)) != before:
+            waited, before = 0.0, now
         if waited > seconds:
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(0.005)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)  # with processes that a test has started
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -667,17 +679,21 @@ def end_of(child: int, seconds: float, folder: Path) -> tuple[str, str | None]:
 
 
 class Watch(SameTests):
-    """A plugin of pytest that notes which tests run which lines of the package, and for how long."""
+    """A plugin of pytest that notes which tests run which lines of the package, and how long they compute.
+
+    Seconds are those of the processor, of ended child processes too: how busy a machine is does not matter.
+    """
 
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._coverage.switch_context(nodeid)
+        self.seconds[nodeid] -= sum(os.times()[:4])
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] += report.duration
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] += sum(os.times()[:4])
 
 
 def watch(room: str, output: Path) -> None:
@@ -695,14 +711,12 @@ def watch(room: str, output: Path) -> None:
     if code:
         sys.exit(f"the tests of {room} fail as they are")
     data = watched.get_data()
-    lines = {
-        str(Path(file).relative_to(PACKAGE)): {
-            test: sorted(line for line, tests in data.contexts_by_lineno(file).items() if test in tests)
-            for test in data.measured_contexts()
-            if test
-        }
-        for file in data.measured_files()
-    }
+    lines: dict[str, dict[str, list[int]]] = {}
+    for file in data.measured_files():
+        of_file = lines.setdefault(str(Path(file).relative_to(PACKAGE)), {})
+        for line, tests in sorted(data.contexts_by_lineno(file).items()):
+            for test in filter(None, tests):
+                of_file.setdefault(test, []).append(line)
     output.write_text(json.dumps({"lines": lines, "seconds": plugin.seconds}))
 
 
@@ -745,7 +759,7 @@ class Reach:
 
     def request(self, mutant: Mutant, tests: Sequence[str]) -> Request:
         limits = {test: CPU_SECONDS + 5 * self.seconds.get(test, 0.0) for test in tests}
-        return Request(mutant, limits, 120 + 5 * sum(self.seconds.get(test, 0.0) for test in tests))
+        return Request(mutant, limits, 20 * max(limits.values(), default=0.0))
 
 
 def reached_lines(mutant: Mutant) -> tuple[int, int]:

@@ -75,7 +75,8 @@ def test_a_blank_query_is_equally_near_to_all() -> None:
 
 
 def test_no_query_has_no_neighbours() -> None:
-    assert find_nearest(np.eye(3), np.empty((3, 0)), 2).shape == (0, 2)
+    found = find_nearest(np.eye(3), np.empty((3, 0)), 2)
+    assert (found.shape, found.dtype) == ((0, 2), np.int64)
 
 
 def test_the_memory_of_a_search_does_not_grow_with_the_samples() -> None:
