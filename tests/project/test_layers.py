@@ -212,6 +212,12 @@ def test_steps_are_off_and_tried_by_their_own_defaults() -> None:
         ),
         pytest.param("crnr_cli.jobs.classify", "scipy PIL rich", id="classify, which never factorizes"),
         pytest.param(
+            "crnr_cli.cli.classify, crnr_cli.jobs.classify",
+            "crnr_cli.cli.recipe_options crnr_cli.gallery.hdf5_output crnr_cli.models.onnx_files "
+            "crnr_cli.solvers.indexes crnr_cli.sources.formats.extracted crnr_cli.system.parquet",
+            id="classify, without what only other commands and options need",
+        ),
+        pytest.param(
             "crnr_cli.images.decoder_process",
             "numpy h5py scipy typer rich dataclasses hashlib",
             id="a decoder process",
