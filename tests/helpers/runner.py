@@ -100,10 +100,13 @@ class Runner:
     def start(
         self, *arguments: object, program: Sequence[str] = CRNR, **options: Any
     ) -> subprocess.Popen[bytes]:
-        """Start a command as a process, with options of Popen: for signals, pipes and permissions."""
+        """Start a command as a process, with options of Popen: for signals, pipes and permissions.
+
+        Its pipes have no buffers: `communicate` does not return what was buffered when a line was read.
+        """
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         command = [*program, *(str(argument) for argument in arguments)]
-        return subprocess.Popen(command, **{"cwd": self.here, **streams, **options})
+        return subprocess.Popen(command, **{"bufsize": 0, "cwd": self.here, **streams, **options})
 
     def process(self, *arguments: object, **options: Any) -> Outcome:
         """Run a command as a process to its end."""
