@@ -72,7 +72,8 @@ class ParquetFile:
     ) -> Iterator[tuple[int, int, Reply]]:
         """Yield batches of at most `rows` rows from the `first` row's group on.
 
-        Each comes with its first row and the number of its rows. `details` are part of the request.
+        Each comes with its first row and the number of its rows; its buffers are valid until the next one.
+        `details` are part of the request.
         """
         at = self.edge_before(first)
         group = max(0, bisect_right(self._edges, first) - 1)
@@ -134,6 +135,7 @@ class _Conversation:
     def __init__(self, path: Path, what: str, **details: Any) -> None:
         self._path, self._request = path, {"what": what, "path": _name_for_child(path), **details}
         self._is_done = False
+        self._spaces: list[Array] = []
 
     def __enter__(self) -> Self:
         spare = spares.take(_Reader, _COMMAND)
@@ -171,7 +173,7 @@ class _Conversation:
         if not line.endswith(b"\n"):
             raise self._reader.death(self._path)
         header = json.loads(line)
-        buffers = [np.empty(size, np.uint8) for size in header["sizes"]]
+        buffers = [self._space_for(i, size) for i, size in enumerate(header["sizes"])]
         if not all(map(self._reader.fill, buffers)):
             raise self._reader.death(self._path)
         if "end" not in header:
@@ -186,6 +188,14 @@ class _Conversation:
             case "wrong row":
                 raise WrongRowError(header["row"])
         return None
+
+    def _space_for(self, number: int, size: int) -> Array:
+        """Return space for a buffer of a reply, which the next reply uses again: new memory takes time."""
+        if number >= len(self._spaces):
+            self._spaces.append(np.empty(0, np.uint8))
+        if len(self._spaces[number]) < size:
+            self._spaces[number] = np.empty(size, np.uint8)
+        return self._spaces[number][:size]
 
 
 class _Reader:

@@ -56,13 +56,16 @@ def read_numbers(
     import numpy as np
 
     at = 0
+    known: list[bool] = []  # whether the numbers of a column need no conversion
+    space = np.empty((rows if width < 0 else 0, len(names)), dtype)  # of all batches: new memory takes time
     for batch in _batches(file, names, group, rows):
         if width >= 0:
             values = _list_numbers(batch.column(0), width, at)
         else:
-            values = np.empty((batch.num_rows, len(names)), dtype)
+            values = space[: batch.num_rows]
+            known = known or [_is_plain(field.type) for field in batch.schema]
             for i, column in enumerate(batch.columns):
-                values[:, i] = _numbers(column)
+                values[:, i] = column.to_numpy(zero_copy_only=False) if known[i] else _numbers(column)
         yield {"rows": batch.num_rows}, [np.ascontiguousarray(values, dtype)]
         at += batch.num_rows
 
@@ -126,13 +129,19 @@ def _is_list(type: Any) -> bool:
 def _is_number(type: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_integer(type) or types.is_floating(type) or types.is_boolean(type))
+    return _is_plain(type) or bool(types.is_boolean(type))
 
 
 def _is_text(type: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_string(type) or types.is_large_string(type))
+
+
+def _is_plain(type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(type) or types.is_floating(type))
 
 
 def _numbers(column: Any) -> Any:
