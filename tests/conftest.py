@@ -26,8 +26,7 @@ pytest.register_assert_rewrite("helpers")
 from crnr_cli.system import spares
 from helpers.patches import remove_scikit_learn
 from helpers.runner import Runner
-from helpers.samples import noise
-from helpers.templates import Templates
+from helpers.templates import Templates, build_cats_dogs_owls, make_cats_dogs_owls
 
 # A shell that runs us in the background has SIGINT ignored, in us and in all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,21 +54,6 @@ def crnr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """crnr in an empty folder, which is also the current one."""
     monkeypatch.chdir(tmp_path)
     return Runner(tmp_path)
-
-
-def make_cats_dogs_owls(crnr: Runner) -> None:
-    for i, name in enumerate(("cat", "dog", "owl")):
-        for part in ("gallery", "queries"):
-            (crnr.here / part / name).mkdir(parents=True)
-        for k in range(3):
-            image = noise(10 * i + k)
-            image.save(crnr.here / "gallery" / name / f"{k}.png")
-            image.point(lambda value: min(value + 9, 255)).save(crnr.here / "queries" / name / f"{k}.png")
-
-
-def build_cats_dogs_owls(crnr: Runner) -> None:
-    make_cats_dogs_owls(crnr)
-    assert crnr("build", "gallery").exit == 0
 
 
 @pytest.fixture

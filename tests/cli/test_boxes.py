@@ -12,6 +12,7 @@ from PIL import Image
 
 from helpers.runner import Outcome, Runner, assert_same_rows, read_rows, rows
 from helpers.samples import draw_image, noise
+from helpers.templates import Templates
 
 GALLERY = {"fox": 0, "deer": 1}
 
@@ -35,10 +36,7 @@ def write_json(path: Path, images: list[dict[str, Any]]) -> None:
     path.write_text(json.dumps(content))
 
 
-@pytest.fixture
-def scenes(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of all queries, of a gallery in gallery.h5."""
-    monkeypatch.chdir(crnr.here)
+def make_scenes(crnr: Runner) -> None:
     examples = [
         draw_scene(Path(f"g/{kind}/{i}.png"), [kind], 10 * i + GALLERY[kind])
         for kind in GALLERY
@@ -53,6 +51,12 @@ def scenes(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     write_json(Path("q.json"), queries)
     built = crnr("build", "g", "--boxes", "g.json", "--extractor", "pixels", "-q")
     assert built == Outcome(0, "", "")
+
+
+@pytest.fixture
+def scenes(crnr: Runner, templates: Templates) -> list[str]:
+    """Return the names of all queries, of a gallery in gallery.h5."""
+    templates.copy(make_scenes, crnr.here)
     return [
         "q/0.png#0.0417,0.1667,0.1667,0.3333",
         "q/0.png#0.2917,0.2,0.1667,0.3333",

@@ -12,14 +12,13 @@ import pytest
 from crnr_cli.results.formats import read_answers
 from helpers.runner import Outcome, Runner, read_rows, rows
 from helpers.samples import make_features, make_images
+from helpers.templates import Templates
 from images.test_dates import save_dated
 
 TAKEN = "2026-07-01T05:06:07+02:00"
 
 
-@pytest.fixture(autouse=True)
-def photos(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(crnr.here)
+def make_photos(crnr: Runner) -> None:
     make_images(Path("g"))
     Path("q").mkdir()
     save_dated(Path("q/dated.jpg"), "2026:07:01 05:06:07", "+02:00")
@@ -28,6 +27,11 @@ def photos(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in Path("q").iterdir():
         os.utime(path, (0, 86400))
     assert crnr("build", "g", "-q").exit == 0
+
+
+@pytest.fixture(autouse=True)
+def photos(crnr: Runner, templates: Templates) -> None:
+    templates.copy(make_photos, crnr.here)
 
 
 def dates(found: list[dict[str, str]]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from PIL import Image
 
 from crnr_cli.gallery.file import load_gallery, save_gallery
 from helpers.runner import Outcome, Runner, read_rows, rows
+from helpers.templates import Templates
 
 CLASSES = ("bars", "dots", "rings")
 
@@ -37,10 +38,7 @@ def make_shot(path: Path, kind: str, seed: int, second: int | None, noise: float
     Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(path, exif=exif.tobytes())
 
 
-@pytest.fixture(autouse=True)
-def bursts(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A calibrated gallery, and two bursts of three images per class, ten minutes apart."""
-    monkeypatch.chdir(crnr.here)
+def make_bursts(crnr: Runner) -> None:
     for kind in CLASSES:
         for i in range(6):
             make_shot(Path(f"g/{kind}/{i}.png"), kind, i, None)
@@ -51,6 +49,12 @@ def bursts(crnr: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
                 )
     make_shot(Path("q/bars/undated.png"), "bars", 200, None)
     assert crnr("build", "g", "--calibrate", "-q").exit == 0
+
+
+@pytest.fixture(autouse=True)
+def bursts(crnr: Runner, templates: Templates) -> None:
+    """A calibrated gallery, and two bursts of three images per class, ten minutes apart."""
+    templates.copy(make_bursts, crnr.here)
 
 
 def by_event(found: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:

@@ -12,12 +12,12 @@ import pytest
 from crnr_cli.cli.boundary import SKIPPED
 from helpers.runner import Outcome, Runner, quoted, split_command
 from helpers.samples import draw_image, make_features, make_images
+from helpers.templates import Templates, build_cats_dogs_owls
 
 
-@pytest.fixture
-def ready(crnr: Runner, built_images: Path) -> Runner:
-    """gallery.h5 of gallery/{cat,dog,owl}, queries/, and files that cannot be what a command expects."""
-    here = built_images
+def make_ready(crnr: Runner) -> None:
+    here = crnr.here
+    build_cats_dogs_owls(crnr)
     make_features(here / "features.npz")
     rows, labels = np.eye(6), np.arange(6) % 2
     np.savez(here / "three.npz", a=rows, b=rows, c=labels)
@@ -38,6 +38,12 @@ def ready(crnr: Runner, built_images: Path) -> Runner:
     assert crnr("build", "features.npz", "-o", "of_features.h5", "-q").exit == 0
     assert crnr("classify", "queries", "-o", "out.csv", "-q").exit == 0
     assert crnr("sort", "out.csv", "my sorted", "-q").exit == 0
+
+
+@pytest.fixture
+def ready(crnr: Runner, templates: Templates) -> Runner:
+    """gallery.h5 of gallery/{cat,dog,owl}, queries/, and files that cannot be what a command expects."""
+    templates.copy(make_ready, crnr.here)
     return crnr
 
 

@@ -16,6 +16,7 @@ from crnr_cli.methods import METHODS, default_parameters
 from helpers.each import check_each
 from helpers.runner import Runner, declared_commands
 from helpers.samples import make_features
+from helpers.templates import Templates
 
 OPTIONS = [
     (command, max(parameter.opts, key=len), parameter)
@@ -49,10 +50,14 @@ def refused(crnr: Runner, *arguments: str) -> str:
     return outcome.err.removeprefix("error: ").removesuffix("\n")
 
 
-@pytest.fixture
-def ready(crnr: Runner) -> Runner:
+def make_ready(crnr: Runner) -> None:
     make_features(crnr.here / "gallery.npz")
     assert crnr("build", "gallery.npz", "-q").exit == 0
+
+
+@pytest.fixture
+def ready(crnr: Runner, templates: Templates) -> Runner:
+    templates.copy(make_ready, crnr.here)
     return crnr
 
 

@@ -25,15 +25,14 @@ from crnr_cli.results.decision import Nearest
 from helpers.onnx_models import flat_model
 from helpers.runner import Runner, split_command
 from helpers.samples import draw_photo, make_images
+from helpers.templates import Templates
 
 NETWORK = ("--extractor", "m.onnx", "--extractor-preset", "raw", "--mirror")
 PER_CLASS = 8
 QUERIES = 5
 
 
-@pytest.fixture
-def photos(crnr: Runner) -> Runner:
-    """Galleries of photographs, and clean queries; with --mirror, a mirrored copy has the same vector."""
+def make_photos(crnr: Runner) -> None:
     for number, name in enumerate(("ant", "bee")):
         for side, first, count in (("gallery", 0, PER_CLASS), ("queries", 50, QUERIES)):
             folder = crnr.here / side / name
@@ -43,6 +42,12 @@ def photos(crnr: Runner) -> Runner:
     flat_model(crnr.here / "m.onnx", ["n", 3, 24, 24])
     assert crnr("build", "gallery", "-q").exit == 0
     assert crnr("build", "gallery", "-o", "network.h5", "-q", *NETWORK).exit == 0
+
+
+@pytest.fixture
+def photos(crnr: Runner, templates: Templates) -> Runner:
+    """Galleries of photographs, and clean queries; with --mirror, a mirrored copy has the same vector."""
+    templates.copy(make_photos, crnr.here)
     return crnr
 
 

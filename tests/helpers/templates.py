@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from helpers.runner import Runner
+from helpers.samples import noise
 
 
 class Templates:
@@ -29,3 +30,18 @@ class Templates:
                 make(Runner(folder))
             self._made[make] = folder
         shutil.copytree(self._made[make], to, symlinks=True, dirs_exist_ok=True)
+
+
+def make_cats_dogs_owls(crnr: Runner) -> None:
+    for i, name in enumerate(("cat", "dog", "owl")):
+        for part in ("gallery", "queries"):
+            (crnr.here / part / name).mkdir(parents=True)
+        for k in range(3):
+            image = noise(10 * i + k)
+            image.save(crnr.here / "gallery" / name / f"{k}.png")
+            image.point(lambda value: min(value + 9, 255)).save(crnr.here / "queries" / name / f"{k}.png")
+
+
+def build_cats_dogs_owls(crnr: Runner) -> None:
+    make_cats_dogs_owls(crnr)
+    assert crnr("build", "gallery").exit == 0

@@ -25,17 +25,22 @@ from crnr_cli.system.csv_file import split_rows
 from helpers.pausing import send, start_pausing
 from helpers.runner import Outcome, Runner, ended
 from helpers.samples import CLASSES, draw_image, make_features, make_images
+from helpers.templates import Templates
 
 UPDATE = ("classify", "inbox", "-o", "out.csv", "--update")
 STATE = Path("out.csv.crnr-state")
 
 
-@pytest.fixture
-def inbox(crnr: Runner) -> Runner:
-    """inbox/ with two images of each class, and a gallery."""
+def make_inbox(crnr: Runner) -> None:
     make_images(crnr.here / "gallery")
     make_images(crnr.here / "inbox", first=10, per_class=2)
     assert crnr("build", "gallery", "-q").exit == 0
+
+
+@pytest.fixture
+def inbox(crnr: Runner, templates: Templates) -> Runner:
+    """inbox/ with two images of each class, and a gallery."""
+    templates.copy(make_inbox, crnr.here)
     return crnr
 
 

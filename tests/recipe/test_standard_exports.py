@@ -29,14 +29,20 @@ from helpers import onnx_models
 from helpers.onnx_models import PIXEL_VALUES, Shape, flat_model
 from helpers.photos import by_pillow, features, make_photos, opened_photos
 from helpers.runner import Runner, rows
+from helpers.templates import Templates
 
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 IMAGENET_MEAN, IMAGENET_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
+def make_here(crnr: Runner) -> None:
+    make_photos(crnr.here)
+
+
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    return make_photos(tmp_path)
+def photos(tmp_path: Path, templates: Templates) -> Path:
+    templates.copy(make_here, tmp_path)
+    return tmp_path
 
 
 PREPARED: dict[str, tuple[int, int | None, Image.Resampling, Any, Any]] = {
