@@ -42,8 +42,8 @@ def as_float64(values: Array) -> Array:
 class Stamp(NamedTuple):
     """Size and mtime of a file: if both are equal, it counts as unchanged. Zero if unknown.
 
-    A date that does not fit into 64 bits, before 1677 or after 2262, counts as unknown, because galleries and
-    records could not store it. On NTFS, a file without a date is of 1601.
+    A date before 1677 or after 2262 does not fit into the 64 bits of galleries and records, so it counts as
+    the first or the last date that fits. On NTFS, a file without a date is of 1601.
     """
 
     size: int = 0
@@ -51,8 +51,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, result: os.stat_result) -> Stamp:
-        time = result.st_mtime_ns
-        return cls(result.st_size, time if abs(time) <= _LATEST else 0)
+        return cls(result.st_size, max(-_LATEST, min(result.st_mtime_ns, _LATEST)))
 
 
 @dataclass(frozen=True)

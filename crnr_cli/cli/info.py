@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from crnr_cli.cli.console import plain_text, print_csv, print_json, print_table,
 from crnr_cli.cli.parsing import HiddenNames
 from crnr_cli.cli.thresholds import TargetAccuracy, show_thresholds
 from crnr_cli.errors import DataError, NotAGalleryError, UsageError
+from crnr_cli.images.dates import date_of_file
 from crnr_cli.sources.formats import READERS
 from crnr_cli.wording import format_count, kind_in_words
 
@@ -226,8 +226,8 @@ def _sample_rows(gallery: FittedGallery) -> Iterator[tuple[str, str, str, int | 
     table = gallery.table.with_stamps()
     columns = zip(table.names, table.labels, table.hashes, table.stamps, strict=True)
     for name, label, sha256, (size, mtime_ns) in columns:
-        modified = datetime.fromtimestamp(mtime_ns // 10**9, UTC).isoformat() if mtime_ns else None
-        yield name, label, sha256, size if mtime_ns else None, modified
+        modified = date_of_file(mtime_ns) if mtime_ns else ""
+        yield name, label, sha256, size if mtime_ns else None, modified or None
 
 
 def _format_value(value: object) -> str:

@@ -7,7 +7,6 @@ damaged files.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import weakref
 from bisect import bisect_right
@@ -25,6 +24,7 @@ from crnr_cli.errors import DataError
 from crnr_cli.records import dataclass
 from crnr_cli.system import memory, spares
 from crnr_cli.system.child import crash_reason, start_guarded
+from crnr_cli.system.descriptors import path_in_other_process
 from crnr_cli.system.extras import require_packages
 from crnr_cli.system.parquet_process import BASE_BYTES, SECONDS, WrongRowError
 from crnr_cli.system.signals import ignoring_broken_pipes
@@ -70,7 +70,7 @@ class ParquetFile:
     def read_batches(
         self, what: str, first: int, rows: int = _ROWS_PER_BATCH, **details: Any
     ) -> Iterator[tuple[int, int, Reply]]:
-        """Yield batches of at most `rows` rows from the `first` row's group on.
+        """Yield batches from the `first` row's group on, which are read at most `rows` rows at a time.
 
         Each comes with its first row and the number of its rows; its buffers are valid until the next one.
         `details` are part of the request.
@@ -133,7 +133,7 @@ class _Conversation:
     """One request about a file, and the replies of the process that reads it."""
 
     def __init__(self, path: Path, what: str, **details: Any) -> None:
-        self._path, self._request = path, {"what": what, "path": _name_for_child(path), **details}
+        self._path, self._request = path, {"what": what, "path": path_in_other_process(path), **details}
         self._is_done = False
         self._spaces: list[Array] = []
 
@@ -214,7 +214,8 @@ class _Reader:
     @property
     def is_alive(self) -> bool:
         """Whether it can be used: relative paths still have to start from the folder of its start."""
-        return self._guard.process.poll() is None and self._folder == _identify_folder()
+        is_there = self._folder is not None and self._folder == _identify_folder()
+        return is_there and self._guard.process.poll() is None
 
     def ask(self, request: Mapping[str, Any]) -> bytes:
         """Send a request, and return the first line of the reply."""
@@ -253,14 +254,13 @@ class _Reader:
             self._open.close()
 
 
-def _identify_folder() -> tuple[int, int]:
-    folder = Path().stat()
+def _identify_folder() -> tuple[int, int] | None:
+    """Identify the current folder; None if it may not be entered, as after `sudo -u`."""
+    try:
+        folder = Path().stat()
+    except OSError:
+        return None
     return folder.st_dev, folder.st_ino
-
-
-def _name_for_child(path: Path) -> str:
-    """Return the path, with links followed: links such as /dev/stdin lead elsewhere in the child."""
-    return os.path.realpath(path) if path.is_symlink() else str(path)
 
 
 def _unreadable(path: Path, reason: str) -> DataError:
@@ -392,7 +392,11 @@ class ParquetNumbers:
 
     def _next(self) -> None:
         assert self._batches is not None
-        found = next(self._batches, None)
+        try:
+            found = next(self._batches, None)
+        except BaseException:  # such as Ctrl-C; nothing comes from it any more
+            self.close()
+            raise
         if found is None:
             self._batches = None
             raise DataError(f"{self._file.path}: was changed while it was being read; run the command again")

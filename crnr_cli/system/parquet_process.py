@@ -167,7 +167,7 @@ def _list_numbers(column: Any, width: int, at: int) -> Any:
 
 
 def _pack(column: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return a description of a column, and buffers with its values; `parquet.unpack` is the reverse."""
+    """Return a description of a column, and buffers with its values; `parquet._unpack` is the reverse."""
     import pyarrow.compute
 
     types, kind = pyarrow.types, column.type
@@ -353,7 +353,7 @@ def answer(request: dict[str, Any]) -> Iterator[Reply]:
     except MemoryError:
         yield {"end": "too large"}, []
     except Exception as e:  # a damaged or malicious file may raise anything
-        yield {"end": "failed", "reason": str(e).partition("\n")[0]}, []
+        yield {"end": "failed", "reason": str(e).partition("\n")[0] or type(e).__name__}, []
 
 
 def write_replies(replies: Iterable[Reply], stream: BinaryIO) -> None:
@@ -377,10 +377,11 @@ def answer_requests() -> None:
     leave_to_parent()
     if limit := int(sys.argv[1]):
         limit_address_space(limit)
-    requests: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_receive_requests, args=[requests], daemon=True).start()
+    # Before the thread: on Windows, NumPy's libraries wait as long as another thread reads stdin.
     import pyarrow.parquet
 
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_receive_requests, args=[requests], daemon=True).start()
     pyarrow.set_cpu_count(min(pyarrow.cpu_count(), _MOST_THREADS))
     # Buffered also if PYTHONUNBUFFERED is set: an unbuffered stream may write only a part.
     with io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -264,6 +266,84 @@ def test_the_file_behind_stdin_is_read(tmp_path: Path) -> None:
     with (tmp_path / "x.parquet").open("rb") as stream:
         done = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"2", b"")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="opens files below /proc")
+def test_files_are_read_by_their_descriptors(crnr: Runner) -> None:
+    """Also a file that was deleted, and a file in an open folder."""
+    Path("folder").mkdir()
+    write_predictions(Path("folder/x.parquet"))
+    folder = os.open("folder", os.O_RDONLY)
+    file = os.open("folder/x.parquet", os.O_RDONLY)
+    try:
+        assert len(read_answers(Path(f"/dev/fd/{folder}/x.parquet"))) == 2
+        Path("folder/x.parquet").unlink()
+        for place in (f"/dev/fd/{file}", f"/proc/self/fd/{file}"):
+            assert len(read_answers(Path(place))) == 2
+        with pytest.raises(DataError, match=rf"^/dev/fd/{folder}/x.parquet: "):
+            read_answers(Path(f"/dev/fd/{folder}/x.parquet"))
+    finally:
+        os.close(folder)
+        os.close(file)
+
+
+def test_a_file_is_read_from_a_folder_that_may_not_be_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_predictions(tmp_path / "x.parquet")
+    entered = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path == Path():
+            raise PermissionError(errno.EACCES, "Permission denied", ".")
+        return entered(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with spares.kept():
+        for _ in range(2):
+            assert len(read_answers(tmp_path / "x.parquet")) == 2
+
+
+def test_rows_are_read_again_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = np.random.default_rng(0).random(1000)
+    pq.write_table(pa.table({"u": numbers}), tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", 100)
+    file = parquet.ParquetFile(tmp_path / "x.parquet")
+    table = parquet.ParquetNumbers(file, file.columns)
+    assert table[:10].ravel().tolist() == numbers[:10].tolist()
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet._Reader, "read_line", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            table[10:500]
+    assert table[10:500].ravel().tolist() == numbers[10:500].tolist()
+    table.close()
+
+
+LOADED_BEFORE = """
+import sys, threading
+from importlib.abc import MetaPathFinder
+
+class Watch(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name in ("numpy", "pyarrow"):
+            print(name, threading.active_count(), flush=True)
+
+sys.meta_path.insert(0, Watch())
+sys.argv[1:] = ["0"]
+from crnr_cli.system import parquet_process
+parquet_process.answer_requests()
+"""
+
+
+def test_libraries_are_loaded_before_a_thread_reads_stdin() -> None:
+    """On Windows, libraries of NumPy would wait for the thread, and the thread for the next request."""
+    command = [sys.executable, "-c", LOADED_BEFORE]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.split(b"\n"), done.stderr) == (
+        0,
+        [b"pyarrow 1", b"numpy 1", b""],
+        b"",
+    )
 
 
 READ_AND_WAIT = """
