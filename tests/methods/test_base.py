@@ -28,6 +28,7 @@ from crnr_cli.methods import (
 )
 from crnr_cli.methods.base import (
     RefittedSamples,
+    are_blank,
     reorder_state,
     residuals,
     residuals_in_batches,
@@ -541,3 +542,18 @@ def test_training_on_float32_is_computed_in_float64() -> None:
     state = make_method("softmax", {}).fit(samples)
     np.testing.assert_array_equal(state["weights"], theirs.coef_.astype(np.float32))
     np.testing.assert_array_equal(state["offsets"], theirs.intercept_.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", ["svm", "softmax"])
+def test_trained_states_are_reordered_by_class(name: str) -> None:
+    samples, queries, _ = problem((5, 3, 9, 4), d=8)
+    method = make_method(name, {})
+    state, classes = fit_method(method, samples), np.array([3, 1, 0, 2])
+    reordered = reorder_state(method, samples, state, classes)
+    assert reordered is not None
+    before, after = (to_dense(residuals(method, samples, one, queries)) for one in (state, reordered))
+    np.testing.assert_array_equal(after, before[:, classes])
+
+
+def test_a_query_is_blank_where_all_its_features_are_zero() -> None:
+    assert are_blank(np.array([[0, 1.0], [0, 0], [1, 1], [-1, 0]])).tolist() == [False, True, False, False]

@@ -10,13 +10,13 @@ from threading import Event
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crnr_cli.arrays import to_dense
 from crnr_cli.errors import DataError, UsageError
-from crnr_cli.methods import folds, make_method
-from crnr_cli.methods.base import Samples, State, winners_after
+from crnr_cli.methods import fit_method, folds, make_method
+from crnr_cli.methods.base import RefittedSamples, Samples, State, residuals, winners_after
 from crnr_cli.methods.folds import (
     Fold,
     first_of_copies_mask,
@@ -31,6 +31,7 @@ from crnr_cli.methods.nonnegative import Crnr, Nrc
 from crnr_cli.solvers.admm import class_residuals_by_gram
 from crnr_cli.solvers.factors import cheaper_form
 from crnr_cli.system import cores, memory
+from helpers.method_checks import problem
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -238,6 +239,7 @@ def plain_held_out(
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 9), st.integers(2, 6), st.floats(0.1, 2))
+@example(93, 11, 5, 2, 1.5)  # a class that another class gives a sample back, and is then left alone
 def test_samples_are_dealt_as_by_hand(seed: int, n: int, n_classes: int, count: int, variety: float) -> None:
     rng = np.random.default_rng(seed)
     class_index = rng.integers(0, n_classes, n)
@@ -298,8 +300,8 @@ def test_residuals_of_held_out_samples_are_by_trusted_samples_of_other_folds(job
     assert [places.tolist() for places, _ in parts] == expected
     sizes = np.cumsum([0, *map(len, expected)]).tolist()
     assert told == [(done, sizes[-1]) for done in sizes]
-    for places, residuals in parts:
-        for i, row in zip(places.tolist(), to_dense(residuals), strict=True):
+    for places, values in parts:
+        for i, row in zip(places.tolist(), to_dense(values), strict=True):
             answering = (fold_of != fold_of[i]) & is_trusted
             nearest = [
                 min(((vectors[i] - x) ** 2).sum() / 2 for x in vectors[answering & (class_index == k)])
@@ -368,3 +370,30 @@ def test_whoever_stops_early_does_not_wait_for_the_fold_that_is_answered() -> No
     assert ended == []
     may_end.set()
     cores.wait_for_pieces()
+
+
+def test_held_out_samples_take_no_part_in_vectors_that_depend_on_the_others() -> None:
+    samples, _, _ = problem((4, 5, 6), d=5)
+    fold_of = np.arange(15) % 3
+
+    def refit(is_kept: np.ndarray) -> np.ndarray:
+        moved = samples.vectors + samples.vectors[is_kept].mean(axis=0)
+        return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+    refitted = RefittedSamples(samples.vectors, samples.edges, refit=refit)
+    method = make_method("nn", {})
+    found = dict(
+        pair
+        for places, values in held_out_residuals(
+            refitted, method, fold_of, jobs=1, progress=lambda done, total: None
+        )
+        for pair in zip(places.tolist(), to_dense(values).tolist(), strict=True)
+    )
+    assert sorted(found) == list(range(15))
+    for number in range(3):
+        is_kept = fold_of != number
+        vectors = refit(is_kept)
+        rest = Samples.of(vectors[is_kept], samples.class_index[is_kept])
+        expected = residuals(method, rest, fit_method(method, rest), vectors[~is_kept])
+        found_here = [found[place] for place in np.flatnonzero(~is_kept)]
+        np.testing.assert_allclose(found_here, to_dense(expected), atol=1e-12)
