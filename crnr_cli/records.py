@@ -3,8 +3,8 @@
 Python compiles six methods for every frozen dataclass when its module is imported, and most of the time of a
 short command went into that. Here, only `__init__` is compiled; all classes have the same other methods.
 
-They differ from those of Python in little. They take some microseconds instead of less than one; a field that
-`__init__` does not take can be set once; and only this decorator makes a frozen class of a frozen class.
+Python's own methods take less than a microsecond, and these take up to two. A field that `__init__` does not
+take can be set once, and only this decorator makes a frozen class of a frozen class.
 """
 
 from __future__ import annotations

@@ -57,21 +57,8 @@ def open_own(place: Path) -> int:
     return handle
 
 
-def path_in_other_process(path: Path) -> str:
-    """Return a path by which a child process finds the same file: /dev/stdin is another file there."""
-    match path.parts:
-        case "/", "dev", "stdin":
-            return _path_of_open(0) or os.path.realpath(path)
-        case ("/", "dev", "fd", number, *below) | ("/", "proc", "self", "fd", number, *below):
-            if number.isdecimal() and (file := _path_of_open(int(number))):
-                return str(Path(file, *below))
-    return os.path.realpath(path) if path.is_symlink() else str(path)
-
-
-def _path_of_open(handle: int) -> str | None:
-    """Return a path by which other processes find an open file, if the system has one."""
-    if sys.platform == "linux":
-        return f"/proc/{os.getpid()}/fd/{handle}"
+def find_path(handle: int) -> str | None:
+    """Return the path of an open file where the system tells it: on macOS."""
     if sys.platform == "darwin" and hasattr(fcntl, "F_GETPATH"):
         with contextlib.suppress(OSError):
             return os.fsdecode(fcntl.fcntl(handle, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))

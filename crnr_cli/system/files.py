@@ -150,6 +150,23 @@ def is_stdout(path: Path) -> bool:
     return os.path.abspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")  # noqa: PTH100
 
 
+def path_in_other_process(path: Path) -> str:
+    """Return a path by which a child process finds the same file: /dev/stdin is another file there."""
+    match path.parts:
+        case "/", "dev", "stdin":
+            return _path_of_open(0) or os.path.realpath(path)
+        case ("/", "dev", "fd", number, *below) | ("/", "proc", "self", "fd", number, *below):
+            if number.isdecimal() and (file := _path_of_open(int(number))):
+                return str(Path(file, *below))
+    return os.path.realpath(path) if path.is_symlink() else str(path)
+
+
+def _path_of_open(handle: int) -> str | None:
+    """Return a path by which other processes find an open file, if the system has one."""
+    place = f"/proc/{os.getpid()}/fd/{handle}"
+    return place if os.path.exists(place) else descriptors.find_path(handle)  # noqa: PTH110
+
+
 def _status(path: Path) -> os.stat_result | None:
     """Return the status of the file; None if it does not exist."""
     try:

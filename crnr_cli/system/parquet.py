@@ -24,8 +24,8 @@ from crnr_cli.errors import DataError
 from crnr_cli.records import dataclass
 from crnr_cli.system import memory, spares
 from crnr_cli.system.child import crash_reason, start_guarded
-from crnr_cli.system.descriptors import path_in_other_process
 from crnr_cli.system.extras import require_packages
+from crnr_cli.system.files import path_in_other_process
 from crnr_cli.system.parquet_process import BASE_BYTES, SECONDS, WrongRowError
 from crnr_cli.system.signals import ignoring_broken_pipes
 from crnr_cli.wording import format_count

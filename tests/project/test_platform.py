@@ -74,7 +74,7 @@ PATHS = {
     "sys/fs/cgroup": "memory.py",
     "/dev/std": "files.py",
     "/dev/fd/": "files.py",
-    "/proc/self/fd/": "files.py",
+    "/proc/": "files.py",  # with the descriptors of a process
 }
 # Where it matters which system this is; the folder of a user's files is a matter of custom.
 ASKING = {PACKAGE / "models" / "catalog.py", *(PACKAGE / "system").glob("*.py")}
