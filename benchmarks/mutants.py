@@ -78,7 +78,14 @@ class Room:
 
 
 ROOMS = {
-    "solvers": Room(("tests/solvers", "tests/methods/test_folds.py")),
+    "solvers": Room(
+        (
+            "tests/solvers",
+            "tests/methods",
+            "tests/gallery/test_index.py",  # indexes of whole galleries, with tiles
+            "tests/gallery/test_scenes.py",  # overlaid images
+        )
+    ),
     "methods": Room(
         (
             "tests/methods",

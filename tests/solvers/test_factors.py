@@ -170,6 +170,21 @@ def test_a_factor_is_the_inverse_of_the_documented_matrix(sizes: list[int], d: i
         np.testing.assert_allclose(factor.first_code(Y), (1 + lam) * P @ X.T @ Y, atol=1e-9)
 
 
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+def test_features_that_are_zero_in_some_or_all_samples(lam: float) -> None:
+    X, edges = samples([5, 9, 30], 8), edges_of([5, 9, 30])
+    X[2], X[3, :7], X[4, 20:] = 0, 0, 0
+    X /= np.linalg.norm(X, axis=0)
+    Q = X.T @ X + 0.35 * np.eye(44)
+    for a, b in pairwise(edges):
+        Q[a:b, a:b] += lam * X[:, a:b].T @ X[:, a:b]
+    A = np.random.default_rng(1).normal(size=(44, 3))
+    for factorize in FORMS.values():
+        found = np.empty_like(A)
+        factorize(X, edges, lam, 0.7).product(A, out=found)
+        np.testing.assert_allclose(found, 0.35 * np.linalg.inv(Q) @ A, atol=1e-9)
+
+
 def test_spans_are_concatenated_in_the_order_of_their_numbers() -> None:
     found = factors.concatenate_spans(np.array([0, 2, 3, 7]), np.array([2, 0, 2]))
     assert found.tolist() == [3, 4, 5, 6, 0, 1, 3, 4, 5, 6]

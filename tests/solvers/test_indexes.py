@@ -307,6 +307,25 @@ def test_queries_that_are_not_numbers_do_not_reach_faiss() -> None:
     assert all(len(set(row)) == 10 for row in found.tolist())
 
 
+def test_what_is_not_found_is_padded() -> None:
+    """One value that is not a number spoils a query, and no other query."""
+    X, Y, arrays = made("hnsw")
+    search = Index("hnsw", X.T, arrays).search
+    expected = search.find_candidates(Y, 12, 30)
+    strange = Y.copy()
+    strange[5, 2], strange[7, 0] = np.inf, np.nan
+    found = search.find_candidates(strange, 12, 30)
+    assert found[[5, 7]].tolist() == [[-1] * 12] * 2
+    healthy = np.setdiff1d(np.arange(40), [5, 7])
+    np.testing.assert_array_equal(found[healthy], expected[healthy])
+    assert expected.min() >= 0
+    lists = Index("ivf", X.T, made("ivf")[2]).search
+    few = lists.find_candidates(Y, 600, 1)
+    assert few.min() == -1
+    lengths = np.count_nonzero(few >= 0, axis=1)
+    assert all(row[:length].min() >= 0 for row, length in zip(few, lengths, strict=True))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e20, -3.0])
 def test_vectors_that_cannot_be_compared(value: float) -> None:
     X, _, arrays = made("hnsw")
@@ -610,14 +629,18 @@ def test_progress_of_the_graph_counts_samples_with_links(monkeypatch: pytest.Mon
         yield 1  # before the links exist
         work()
         yield 0  # the first turn begins before the work
+        yield 1
         yield 2
 
-    X, _, arrays = made("hnsw")
-    seen: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(graph, "run_with_ticks", turns)
-    again = graph.build_graph(X, lambda *report: seen.append(report))
-    assert seen == [("indexing", len(X), len(X))]
-    np.testing.assert_array_equal(again["links"], arrays["links"])
+    X, _, _ = made("hnsw")
+    for rows in (X, X[:5]):  # of a few samples, some begin with a link to sample 0
+        seen: list[tuple[str, int, int]] = []
+        plain = graph.build_graph(rows, silent)
+        with monkeypatch.context() as patch:
+            patch.setattr(graph, "run_with_ticks", turns)
+            again = graph.build_graph(rows, lambda *report, seen=seen: seen.append(report))
+        assert seen == 2 * [("indexing", len(rows), len(rows))]
+        np.testing.assert_array_equal(again["links"], plain["links"])
 
 
 def test_the_entry_of_a_graph_cannot_be_hidden() -> None:
