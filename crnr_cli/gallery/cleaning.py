@@ -22,6 +22,7 @@ from crnr_cli.gallery.samples import ReadSamples
 from crnr_cli.system.names import class_key, path_key
 from crnr_cli.wording import Note, format_count, is_or_are
 
+ADDED = "add"  # the reason of a decision for the class in the source, where the gallery had renamed it
 _KINDS = ("removed example", "relabelled example", "added example", "renamed class")
 
 
@@ -86,9 +87,9 @@ class Cleaning:
         return self._examples[sha256].get(self.key_of(name)) if sha256 in self._examples else None
 
     def is_by_hand(self, name: str, sha256: str) -> bool:
-        """Return whether a person gave the example of this name and content its class."""
+        """Return whether a person gave the example of this name and content its class, and not its source."""
         known = self.find(name, sha256)
-        return known is not None and known.label != ""
+        return known is not None and known.label != "" and known.why != ADDED
 
     def of_content(self, sha256: str) -> Sequence[Decision]:
         """Return the decisions on a content, the latest last."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from crnr_cli.arrays import Stamp
 from crnr_cli.errors import DataError, SampleError, UsageError
-from crnr_cli.gallery.cleaning import CleanedSource, Cleaning
+from crnr_cli.gallery.cleaning import ADDED, CleanedSource, Cleaning
 from crnr_cli.gallery.entries import (
     Unwanted,
     changed_names,
@@ -106,7 +106,7 @@ def add(
         chosen = _choose(old, new, [*kept, *(len(old.table) + row for row in added)])
         return replace(chosen, notes=read.notes + notes)
 
-    why = f"add --corrections {corrections.file}" if corrections else "add"
+    why = f"add --corrections {corrections.file}" if corrections else ADDED
     if given.label is not None:
         why = "add --class"
 

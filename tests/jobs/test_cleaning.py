@@ -504,6 +504,23 @@ def test_build_update_names_examples_of_sources_that_are_left_out(dirty: Runner)
     assert labels() == {name: label for name, label in before.items() if name.startswith("dirty/")}
 
 
+def test_a_source_added_under_the_old_name_of_a_class_is_left_out_like_any_other(dirty: Runner) -> None:
+    """Its class is that of the source, so no person has to give it again: it is not kept as if added by hand."""
+    assert dirty("rename", "gallery.h5", "ant", "emmet", "-q").exit == 0
+    make_images(dirty.here / "more", classes=("ant", "bee"), per_class=1)
+    for folder in ("ant", "bee"):
+        draw_image(CLASSES.index(folder), 50).save(f"more/{folder}/0.png")
+    assert dirty("add", "gallery.h5", "more", "-q").exit == 0
+    assert labels()["more/ant/0.png"] == "ant"
+    assert update(dirty)[:3] == [
+        "note: class ant: no examples remain, removed",
+        "note: class ant was renamed to emmet: 6 examples",
+        "note: 2 examples outside the sources are removed, such as more/ant/0.png; "
+        "to keep such examples, name their sources too",
+    ]
+    assert all(name.startswith("dirty/") for name in labels())
+
+
 @pytest.mark.parametrize(
     ("source", "name", "expected"),
     [
