@@ -501,7 +501,9 @@ def photographs(data: Path) -> list[Figure]:
     what = f"{len(paths)} photographs to a CSV"
     return [
         at_least(f"{what}, by pixels", f"{pixels:.1f} s", against, alone / pixels, 2.5),
-        measured("the same by gradients, 64 x 64 in colour", f"{gradients:.1f} s", against, alone / gradients),
+        measured(
+            "the same by gradients, 64 x 64 in colour", f"{gradients:.1f} s", against, alone / gradients
+        ),
     ]
 
 

@@ -63,7 +63,10 @@ class Replaced:
 
         if self._quiet or self._path is None or (found := stat_or_none(self._path)) is None:
             return
-        made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
+        try:
+            made = datetime.fromtimestamp(found.st_mtime).strftime("%Y-%m-%d %H:%M")
+        except (ValueError, OverflowError, OSError):  # no calendar has it
+            made = "an unknown date"
         if not self._is_gallery:
             self._note = f"replaced {self._path} of {made}"
             return

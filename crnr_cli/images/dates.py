@@ -7,6 +7,7 @@ from typing import Any
 
 BY_EXIF, BY_FILE = SOURCES = ("exif", "file")
 _EXIF_BLOCK = 0x8769
+_LATEST_MTIME = 2**63 - 1  # ns since 1970; `Stamp` stores this time for any later one
 _ORIGINAL, _OFFSET = 0x9003, 0x9011  # DateTimeOriginal and OffsetTimeOriginal
 _DATE = r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)"
 _ZONE = r"[+-](?:0\d|1[0-4]):[0-5]\d"
@@ -43,9 +44,11 @@ def _clean(value: object) -> str:
 
 
 def date_of_file(mtime_ns: int) -> str:
-    """Return the time when a file was last changed, in UTC; empty if no calendar has it."""
+    """Return the time when a file was last changed, in UTC; empty if it is unknown, or no calendar has it."""
     from datetime import UTC, datetime
 
+    if abs(mtime_ns) >= _LATEST_MTIME:
+        return ""
     try:
         return datetime.fromtimestamp(mtime_ns // 10**9, UTC).isoformat()
     except (ValueError, OverflowError, OSError):

@@ -46,6 +46,8 @@ def place_of_folder(folder: Path) -> Path:
     found = stat_or_none(folder)
     if found is not None and not stat.S_ISDIR(found.st_mode):
         raise OutputError(f"{folder}: is not a folder; choose another one")
+    if found is None and folder.is_symlink():
+        raise OutputError(f"{folder}: is a link to a missing folder; choose another one")
     above = folder.absolute().parent
     if found is None and not above.is_dir():
         raise OutputError(f"{folder}: the folder {folder.parent} does not exist; create it first")

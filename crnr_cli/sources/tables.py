@@ -24,6 +24,7 @@ from crnr_cli.sources.formats import Keys, reader_of
 from crnr_cli.sources.formats.choice import choose_arrays
 from crnr_cli.sources.formats.extracted import Origins, PickedRows
 from crnr_cli.sources.formats.labels import read_texts, require_room
+from crnr_cli.system import spares
 from crnr_cli.system.names import class_key, with_slashes
 from crnr_cli.wording import format_count
 
@@ -44,6 +45,7 @@ class FeatureFile:
     beside: tuple[tuple[Path, Stamp], ...] = ()  # further files with its labels
 
     @classmethod
+    @spares.kept()
     def open(cls, path: Path, keys: Keys) -> FeatureFile:
         stamp = _stamp(path)  # before reading, so that later changes are noticed
         reader = reader_of(path)

@@ -7,6 +7,7 @@ damaged files.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import weakref
 from bisect import bisect_right
@@ -183,6 +184,12 @@ class _Conversation:
         match header["end"]:
             case "failed":
                 raise _unreadable(self._path, header["reason"])
+            case "not read":
+                raise DataError(f"{self._path}: {header['reason']}")
+            case "not loaded":
+                raise DataError(
+                    f"{self._path}: pyarrow cannot be loaded ({header['reason']}); install it again"
+                )
             case "too large":
                 raise _too_large(self._path)
             case "wrong row":
@@ -339,6 +346,7 @@ class ParquetNumbers:
         self._batches: Generator[tuple[int, Array]] | None = None
         # The rows that have been read, and the first of them.
         self._held, self._at = np.empty((0, width), self.dtype), 0
+        self._process = os.getpid()  # a fork shares the pipe of the process that reads, and must not read it
 
     def __len__(self) -> int:
         return self._file.n_rows
@@ -358,6 +366,8 @@ class ParquetNumbers:
             return self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Array:
+        if self._batches is not None and self._process != os.getpid():
+            self.close()
         is_near = self._at <= start <= self._at + len(self._held) + _ROWS_PER_GROUP
         if start < stop and (self._batches is None or not is_near):
             self._restart(start)
@@ -375,7 +385,7 @@ class ParquetNumbers:
     def _restart(self, first: int) -> None:
         self.close()
         rows = max(1, min(_ROWS_PER_BATCH, _NUMBERS_PER_BATCH // max(1, self.shape[1])))
-        self._batches = self._read_batches(first, rows)
+        self._batches, self._process = self._read_batches(first, rows), os.getpid()
         self._held, self._at = self._held[:0], 0
         _opened.append(weakref.ref(self))
         if len(_opened) > _OPEN_TABLES and (oldest := _opened.popleft()()):

@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
@@ -33,6 +34,10 @@ Reply = tuple[dict[str, Any], list[Any]]  # a line, and the buffers after it
 
 class WrongRowError(Exception):
     """A list that does not have the expected length, by its row, counted from the first row that is read."""
+
+
+class NotReadError(Exception):
+    """What a sound file contains and crnr does not read, with the remedy."""
 
 
 def read_facts(file: Any) -> Iterator[Reply]:
@@ -99,7 +104,10 @@ def _batches(file: Any, names: list[str], group: int, rows: int) -> Iterator[Any
     for batch in file.iter_batches(rows, row_groups=groups, columns=names):
         # Columns with the same name, or with a dot in the name, are found in another number.
         if batch.schema.names != names:
-            raise ValueError(f"the columns {', '.join(names)} cannot be told from others")
+            raise NotReadError(
+                f"the columns {', '.join(names)} cannot be told from others; "
+                "give each column a name of its own, without a dot"
+            )
         yield batch
 
 
@@ -201,9 +209,11 @@ def _pack_texts(column: Any) -> tuple[dict[str, Any], list[Any]]:
         bounds = np.frombuffer(edges, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     longest = int(np.diff(bounds).max(initial=0))
     if longest > _LONGEST_TEXT:
-        raise ValueError(f"a text of {format_count(longest, 'byte')}")
+        raise NotReadError(
+            f"has a text of {format_count(longest, 'byte')}; crnr reads up to {_LONGEST_TEXT}, so shorten it"
+        )
     whole = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
-    places = _as_int64(pyarrow.compute.fill_null(places, -1))
+    places = _as_int64(pyarrow.compute.fill_null(places.cast(pyarrow.int64()), -1))  # they may be unsigned
     return {"texts": missing}, [bounds - bounds[0], whole, places]
 
 
@@ -260,17 +270,25 @@ class Pages:
             file.seek(at)
             header = ThriftReader(file.read(_LONGEST_HEADER))
             page = header.read_struct()
-            size, stored = page[2], page[3]
-            if min(size, stored) < 0:
-                raise ValueError(f"a page at byte {at} has a negative size")
-            data = page.get(5) or page.get(8) or {}
-            encoding = data.get(2 if 5 in page else 4)
-            self.largest = max(self.largest, size)
-            # A row of a dictionary, or one that repeats the beginning of another, may be as long as the page.
-            is_short = data and encoding in (_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY)
-            self.per_row = max(self.per_row, size // max(1, data[1]) if is_short else size)
-            remaining -= max(0, data.get(1, 0))
+            try:
+                stored, n_values = self._add_page(page)
+            except (LookupError, TypeError, AttributeError) as e:  # a number is missing, or is none
+                raise ValueError(f"the header of the page at byte {at} is damaged") from e
+            remaining -= max(0, n_values)
             at += header.at + stored
+
+    def _add_page(self, page: dict[int, Any]) -> tuple[int, int]:
+        """Take the fields of a page's header; return its size in the file and the number of its values."""
+        size, stored = page[2], page[3]
+        if min(size, stored) < 0:
+            raise ValueError("a page has a negative size")
+        data = page.get(5) or page.get(8) or {}
+        encoding = data.get(2 if 5 in page else 4)
+        self.largest = max(self.largest, size)
+        # A row of a dictionary, or one that repeats the beginning of another, may be as long as the page.
+        is_short = data and encoding in (_PLAIN, _PLAIN_DICTIONARY, _DELTA_LENGTH, _DICTIONARY)
+        self.per_row = max(self.per_row, size // max(1, data[1]) if is_short else size)
+        return stored, data.get(1, 0)
 
 
 class ThriftReader:
@@ -340,20 +358,30 @@ READERS: dict[str, Callable[..., Iterator[Reply]]] = {
 
 def answer(request: dict[str, Any]) -> Iterator[Reply]:
     """Yield the replies to a request; the last one tells whether it succeeded."""
-    import pyarrow.parquet
-
+    try:
+        import pyarrow.parquet
+    except ImportError as e:
+        yield {"end": "not loaded", "reason": _first_line(e)}, []
+        return
     try:
         what, path = request.pop("what"), request["path"]
         if what != "pages":
             del request["path"]
-        yield from READERS[what](pyarrow.parquet.ParquetFile(path), **request)
+        # With "./" before relative paths, as pyarrow takes a name such as run:1.parquet for an address.
+        yield from READERS[what](pyarrow.parquet.ParquetFile(os.path.join(os.curdir, path)), **request)  # noqa: PTH118
         yield {"end": "done"}, []
     except WrongRowError as e:
         yield {"end": "wrong row", "row": e.args[0]}, []
+    except NotReadError as e:
+        yield {"end": "not read", "reason": e.args[0]}, []
     except MemoryError:
         yield {"end": "too large"}, []
     except Exception as e:  # a damaged or malicious file may raise anything
-        yield {"end": "failed", "reason": str(e).partition("\n")[0] or type(e).__name__}, []
+        yield {"end": "failed", "reason": _first_line(e)}, []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def write_replies(replies: Iterable[Reply], stream: BinaryIO) -> None:
@@ -378,11 +406,13 @@ def answer_requests() -> None:
     if limit := int(sys.argv[1]):
         limit_address_space(limit)
     # Before the thread: on Windows, NumPy's libraries wait as long as another thread reads stdin.
-    import pyarrow.parquet
+    with suppress(ImportError):  # which is the answer to the first request
+        import pyarrow.compute
+
+        pyarrow.set_cpu_count(min(pyarrow.cpu_count(), _MOST_THREADS))
 
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive_requests, args=[requests], daemon=True).start()
-    pyarrow.set_cpu_count(min(pyarrow.cpu_count(), _MOST_THREADS))
     # Buffered also if PYTHONUNBUFFERED is set: an unbuffered stream may write only a part.
     with io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)) as stream:
         while True:

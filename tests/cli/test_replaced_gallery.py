@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from crnr_cli.cli import gallery_report
 from helpers.runner import Outcome, Runner, quoted
 from helpers.samples import make_features, make_images
 
@@ -42,6 +44,17 @@ def test_a_gallery_that_is_replaced(tuned: Runner, command: str) -> None:
     assert lines[0] == f"{REPLACES} (3 classes, 18 examples)"
     assert LOST[0] in lines
     assert [line for line in lines if "other settings" in line] == LOST[1:] or command.startswith("tune")
+
+
+@pytest.mark.parametrize("error", [ValueError, OverflowError, OSError])
+def test_a_replaced_gallery_with_a_date_that_no_calendar_has(
+    tuned: Runner, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the year 11476 on a disk of Linux; on Windows, any time before 1970."""
+    monkeypatch.setattr(gallery_report, "datetime", Mock(**{"fromtimestamp.side_effect": error}))
+    outcome = tuned("build", "first.npz")
+    assert outcome.exit == 0
+    assert outcome.err.startswith("note: replaced gallery.h5 of an unknown date (3 classes, 18 examples)\n")
 
 
 def test_build_notes_a_replaced_gallery_with_another_method(tuned: Runner) -> None:

@@ -106,15 +106,17 @@ def test_a_name_with_control_characters_is_shown_escaped(crnr: Runner) -> None:
     assert "gone\\x1b[31m.png: no such file" in outcome.err
 
 
-@pytest.mark.parametrize("folder", ["file", "missing/sorted"])
+@pytest.mark.parametrize("folder", ["file", "missing/sorted", "link"])
 def test_a_folder_that_cannot_be_made(crnr: Runner, folder: str) -> None:
     make()
     Path("file").write_text("")
+    Path("link").symlink_to("nowhere")
     outcome = crnr("sort", "out.csv", folder)
     assert (outcome.exit, outcome.out) == (1, "")
     assert outcome.err in (
         "error: file: is not a folder; choose another one\n",
         "error: missing/sorted: the folder missing does not exist; create it first\n",
+        "error: link: is a link to a missing folder; choose another one\n",
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from crnr_cli.arrays import Stamp
 from crnr_cli.images.dates import date_of_file, to_iso
 from crnr_cli.images.pixels import PixelRequest, Pixels
 from crnr_cli.images.pool import DecoderPool
@@ -48,6 +49,13 @@ def test_a_clock_that_was_never_set_has_no_date(date: str) -> None:
 def test_dates_of_files_are_in_utc() -> None:
     assert date_of_file(1_700_000_000 * 10**9 + 999) == "2023-11-14T22:13:20+00:00"
     assert date_of_file(10**30) == ""
+
+
+@pytest.mark.parametrize("seconds", [-11_644_473_600, 13_569_465_600])  # 1601 and 2400
+def test_times_that_are_not_stored_are_no_dates(seconds: int) -> None:
+    """Galleries and records have room for the years from 1677 to 2262."""
+    result = os.stat_result((0,) * 7 + (0, seconds, 0), {"st_mtime_ns": seconds * 10**9})
+    assert date_of_file(Stamp.of(result).mtime_ns) == ""
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "tif", "webp"])

@@ -505,7 +505,7 @@ def test_build_update_names_examples_of_sources_that_are_left_out(dirty: Runner)
 
 
 def test_a_source_added_under_the_old_name_of_a_class_is_left_out_like_any_other(dirty: Runner) -> None:
-    """Its class is that of the source, so no person has to give it again: it is not kept as if added by hand."""
+    """Its source gives the class, and no person: it is not kept like an example that was added by hand."""
     assert dirty("rename", "gallery.h5", "ant", "emmet", "-q").exit == 0
     make_images(dirty.here / "more", classes=("ant", "bee"), per_class=1)
     for folder in ("ant", "bee"):

@@ -246,12 +246,14 @@ def test_split_does_not_overwrite_a_file_that_appears_last(monkeypatch: pytest.M
         ("all/g", "q", "all/g: is inside all, which is an input; choose another folder"),
         ("g", "all", "all: is inside all, which is an input; choose another folder"),
         ("file", "q", "file: is not a folder; choose another one"),
+        ("link", "q", "link: is a link to a missing folder; choose another one"),
         ("no/where", "q", "no/where: the folder no does not exist; create it first"),
     ],
 )
 def test_folders_that_cannot_be(gallery: str, queries: str, message: str) -> None:
     make_images(Path("all"), per_class=2)
     Path("file").touch()
+    Path("link").symlink_to("nowhere")
     before = files(".")
     with pytest.raises(CrnrError) as caught:
         split(["all"], SplitOptions(gallery=Path(gallery), queries=Path(queries)))

@@ -33,6 +33,7 @@ _TEXT = {"char", "cell"}
 BASE_BYTES = 2**30  # of address space, for Python and SciPy themselves
 _SECONDS = 60.0  # of work on a core
 _NUMBERS_PER_SECOND = 2e6  # the minimum
+_LONGEST_NAME = 1000  # characters; MATLAB writes up to 63
 _REMEDY = "save fewer rows per file"
 Listed = dict[str, tuple[list[int], str]]  # shape and class of all variables
 
@@ -58,6 +59,8 @@ def read_variables(path: Path, wanted: Collection[str]) -> tuple[Listed, dict[st
 
     limit_cpu_time(_SECONDS)
     listed = {name: (shape, kind) for name, shape, kind in whosmat(str(path))}
+    if any("\0" in name or len(name) > _LONGEST_NAME for name in listed):  # no argument can have such a name
+        raise DataError(f"{path}: not a readable .mat file (a variable has no valid name)")
     found = [name for name in listed if name in wanted]
     numbers = 0
     for name in found:

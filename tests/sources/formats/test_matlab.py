@@ -15,7 +15,7 @@ from typing import Literal
 import h5py
 import numpy as np
 import pytest
-from scipy.io import savemat
+from scipy.io import savemat, whosmat
 from scipy.sparse import csc_array
 
 from crnr_cli.arrays import Array
@@ -306,6 +306,22 @@ def test_a_damaged_file_is_read_or_refused(tmp_path: Path, place: int) -> None:
             assert str(e).startswith(f"{path}: ")  # noqa: PT017 - to read it after all is as good
         else:
             assert len(file) in (3, 4)
+
+
+@pytest.mark.parametrize("name", [b"abcd\0fgh", b"a" * 1208], ids=["null", "long"])
+def test_a_name_that_no_argument_can_have_is_refused(tmp_path: Path, name: bytes) -> None:
+    """The process that reads gets the names of cells as arguments, to look whether they contain numbers."""
+    path = tmp_path / "x.mat"
+    savemat(path, {"abcdefgh": np.array(NAMES, dtype=object), "features": VALUES}, do_compression=False)
+    header, content = path.read_bytes()[:136], path.read_bytes()[136:]
+    kind, size = struct.unpack_from("<II", header, 128)
+    at = content.index(b"\x08\0\0\0abcdefgh")
+    renamed = content[:at] + struct.pack("<I", len(name)) + name + content[at + 12 :]
+    path.write_bytes(header[:128] + struct.pack("<II", kind, size + len(name) - 8) + renamed)
+    assert name.decode() in [one for one, *_ in whosmat(path)]
+    with pytest.raises(DataError) as error:
+        FeatureFile.open(path, Keys(samples="rows"))
+    assert str(error.value) == f"{path}: not a readable .mat file (a variable has no valid name)"
 
 
 def test_a_parser_that_crashes_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from crnr_cli.errors import DataError
 from crnr_cli.sources.formats import Keys
 from crnr_cli.sources.tables import FeatureFile
-from crnr_cli.system import parquet, parquet_process
+from crnr_cli.system import parquet, parquet_process, spares
 from crnr_cli.system.extras import describe_missing
-from helpers.patches import set_free_bytes
+from helpers.patches import set_free_bytes, use_parquet_reader
 from helpers.runner import Outcome, Runner
 from helpers.samples import make_features
 
@@ -155,11 +155,27 @@ def test_ambiguous_parquet_columns_are_refused(tmp_path: Path) -> None:
     struct = pa.array([{"b": 1.0}])
     with pytest.raises(DataError, match="is of type struct"):
         opened(tmp_path / "x.parquet", {"a": struct, "u": [1.0]})
-    with pytest.raises(DataError, match=r"the columns a\.b cannot be told from others"):
+    with pytest.raises(DataError) as error:
         opened(tmp_path / "x.parquet", {"a": struct, "a.b": [[1.0]]})
+    assert str(error.value) == (
+        f"{tmp_path / 'x.parquet'}: the columns a.b cannot be told from others; "
+        "give each column a name of its own, without a dot"
+    )
     twice = pa.table([pa.array([["x"]]), pa.array([[1.0]]), pa.array([[2.0]])], names=["t", "e", "e"])
     with pytest.raises(DataError, match="several columns are called e; rename them"):
         opened(tmp_path / "x.parquet", twice)
+
+
+def test_one_process_answers_all_questions_about_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from Python, where no command keeps the process."""
+    monkeypatch.setattr(spares, "_blocks", 0)
+    started = use_parquet_reader("", monkeypatch.setattr)
+    file = opened(tmp_path / "x.parquet", columns() | {"label": ["a"] * len(VALUES)})
+    assert file.labels == ["a"] * len(VALUES)
+    assert len(started) == 1
+    assert started[0].wait() != 0  # it was ended
 
 
 def test_a_damaged_file_and_one_of_something_else(tmp_path: Path) -> None:
