@@ -33,6 +33,7 @@ from helpers.patches import use_parquet_reader, watch_decoders
 from helpers.runner import Outcome, Runner
 from helpers.samples import draw_image
 
+PYARROW = int(pa.__version__.partition(".")[0])
 ENDINGS = {
     "abort": ("import os; os.abort()", "crashed with signal 6"),
     "access violation": ("import os; os.kill(os.getpid(), 11)", "crashed with signal 11"),
@@ -54,7 +55,8 @@ def write_predictions(path: Path) -> None:
 def write_aborting(path: Path, *, features: bool = False) -> None:
     """Write a file in whose schema a column is neither required, optional nor repeated.
 
-    pyarrow 26 notices by the level histogram that the column then lacks, and calls abort().
+    From version 20 on, pyarrow notices by the level histogram that the column then lacks, and calls abort().
+    Before, it fails when it reads the column.
     """
     write_predictions(path)
     if features:
@@ -63,6 +65,10 @@ def write_aborting(path: Path, *, features: bool = False) -> None:
     optional, unknown = b"\x25\x02\x18\x06margin", b"\x25\x12\x18\x06margin"
     assert data.count(optional) == 1
     path.write_bytes(data.replace(optional, unknown))
+
+
+# Where the numbers are not read, or only after the output was begun.
+CRASHES = pytest.mark.skipif(PYARROW < 20, reason="pyarrow before 20 does not crash on the file")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +80,8 @@ def write_aborting(path: Path, *, features: bool = False) -> None:
         "tag predictions.parquet",
         "build features.parquet",
         "extract features.parquet -o features.h5",
-        "split features.parquet --train a --test b",
-        "classify features.parquet -o out.csv",
+        pytest.param("split features.parquet --train a --test b", marks=CRASHES),
+        pytest.param("classify features.parquet -o out.csv", marks=CRASHES),
         "evaluate features.parquet",
     ],
 )
@@ -219,9 +225,11 @@ COLUMNS: dict[str, pa.Array] = {
     "numbers in a dictionary": pa.array([7, None, 8, 7]).dictionary_encode(),
     "texts": pa.array([["a", "b"], None, [], [None, "a"]]),
     "large lists": pa.array([["a", "b"], None, []], pa.large_list(pa.string())),
-    "pairs": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int8(), 2)),
+    "pairs": pa.array([[1, 2], [3, None]], pa.list_(pa.int8(), 2)),
     "nothing": pa.array([], pa.string()),
 }
+if PYARROW >= 26:  # before, it cannot read a missing list of a fixed length
+    COLUMNS["pairs, one missing"] = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int8(), 2))
 
 
 @pytest.mark.parametrize("group", [1, 2, 9])
