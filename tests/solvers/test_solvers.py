@@ -108,6 +108,17 @@ def test_many_iterations_reach_the_minimum_that_nnls_finds(problem: tuple) -> No
         np.testing.assert_allclose(z[:, column], nnls(A, b)[0], rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_query_of_zeros_has_converged_after_one_iteration(form: str) -> None:
+    """Its code is 0 from the beginning, so nothing changes."""
+    X = unit_columns(np.random.default_rng(0).random((6, 4)))
+    code = admm(
+        FORMS[form](X, edges_of([3, 3]), 0.1, 0.5), np.stack([np.zeros(4), X[:, 0]], axis=1), 9, tol=1e-9
+    )
+    assert (code.steps.tolist(), code.converged.tolist()) == ([1, 9], [True, False])
+    assert not code.z[:, 0].any()
+
+
 @given(curved_problems)
 @settings(max_examples=40)
 def test_many_iterations_meet_the_optimality_conditions(problem: tuple) -> None:
