@@ -35,6 +35,7 @@ from crnr_cli.sources.walk import list_named_images
 from crnr_cli.system.csv_file import require_file
 from crnr_cli.system.names import Spellings, stat_or_none
 from crnr_cli.system.outputs import refuse_mentioned
+from crnr_cli.system.parquet import MAGIC
 from crnr_cli.wording import format_count
 
 _CANDIDATES = 5  # classes to choose from
@@ -112,6 +113,10 @@ def review(
 def _read_rows(table: Path) -> list[Numbered]:
     """Return the answers with their numbers, each file once, without unrelated files."""
     require_file(table, "give a predictions file written by `crnr classify`")
+    with table.open("rb") as file:
+        start = file.read(len(MAGIC))
+    if other := "a Parquet file" if start == MAGIC else "JSON Lines" if start[:1] == b"{" else None:
+        raise DataError(f"{table}: is {other}, but `crnr review` reads CSV; classify with -o out.csv")
     rows: dict[str, Numbered] = {}
     for number, row in enumerate(read_predictions(table)):
         if not row.path:

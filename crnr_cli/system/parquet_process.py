@@ -414,11 +414,14 @@ def answer_requests() -> None:
     requests: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive_requests, args=[requests], daemon=True).start()
     # Buffered also if PYTHONUNBUFFERED is set: an unbuffered stream may write only a part.
-    with io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)) as stream:
-        while True:
-            request = json.loads(requests.get())
-            limit_cpu_time(SECONDS)
-            write_replies(answer(request), stream)
+    try:
+        with io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)) as stream:
+            while True:
+                request = json.loads(requests.get())
+                limit_cpu_time(SECONDS)
+                write_replies(answer(request), stream)
+    finally:  # such as a broken pipe. Python would abort, because the thread holds the lock of stdin.
+        os._exit(1)
 
 
 if __name__ == "__main__":

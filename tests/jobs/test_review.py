@@ -369,6 +369,16 @@ def test_a_csv_without_answers(crnr: Runner, content: str, words: str | None) ->
     assert outcome == (Outcome(1, "", f"error: {words}\n") if words else Outcome(0, "", ""))
 
 
+@pytest.mark.parametrize(
+    ("start", "kind"), [(b"PAR1\x15\x04", "a Parquet file"), (b'{"path": "a.png"}\n', "JSON Lines")]
+)
+def test_predictions_in_other_formats_are_refused(crnr: Runner, start: bytes, kind: str) -> None:
+    Path("out").write_bytes(start)
+    message = f"error: out: is {kind}, but `crnr review` reads CSV; classify with -o out.csv\n"
+    assert crnr("review", "out") == Outcome(1, "", message)
+    assert not Path("review.html").exists()
+
+
 def test_names_in_the_page_are_data(crnr: Runner) -> None:
     evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     Path("out.csv").write_bytes(

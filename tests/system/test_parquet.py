@@ -461,6 +461,22 @@ def test_the_process_ends_with_its_parent(crnr: Runner, state: str) -> None:
         time.sleep(0.05)
 
 
+def test_a_process_without_a_reader_does_not_abort(tmp_path: Path) -> None:
+    """Its thread still reads stdin, and the end of Python would wait for the lock of stdin."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"u": np.random.default_rng(0).random(200_000)}), path)
+    command = child.python_command(parquet._COMMAND[0], "0")
+    details = {"names": ["u"], "group": 0, "rows": 4096, "width": -1, "dtype": "<f8"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"what": "numbers", "path": str(path), **details}).encode() + b"\n")
+        process.stdin.flush()
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(60) == 1
+
+
 def is_running(number: int) -> bool:
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
