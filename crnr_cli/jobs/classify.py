@@ -296,7 +296,7 @@ def _write_rows(file: Output, run: Run, workers: Workers, progress: Progress) ->
 def _write_parquet(file: Output, run: Run, workers: Workers, progress: Progress) -> Iterator[RowBatch]:
     """Yield every batch after it was written."""
     from crnr_cli.results.formats import ParquetRows, parquet_schema
-    from crnr_cli.system.parquet import refuse_other_encodings, table_writer
+    from crnr_cli.system.parquet_writer import refuse_other_encodings, table_writer
 
     assert isinstance(file, _Direct)
     classes = run.gallery.classes

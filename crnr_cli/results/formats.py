@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from crnr_cli.arrays import Values, map_values, take_columns, to_dense
 from crnr_cli.errors import DataError
@@ -26,7 +26,10 @@ from crnr_cli.results.table import (
 )
 from crnr_cli.system.csv_file import opened_csv, wrap_as_text
 from crnr_cli.system.names import stat_or_none
-from crnr_cli.system.parquet import MAGIC, ParquetFile, TableWriter
+from crnr_cli.system.parquet import MAGIC, ParquetFile
+
+if TYPE_CHECKING:
+    from crnr_cli.system.parquet_writer import TableWriter
 
 _RECORD_NUMBERS = ("residual", "margin", "separation")
 _TEXTS = ("path", "truth", "label", "runner_up", "status")

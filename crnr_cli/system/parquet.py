@@ -1,8 +1,4 @@
-"""Parquet, which an optional package reads and writes: only this module and `parquet_process` use it.
-
-Files are written here. They are read in a child process, because pyarrow ends the whole process on some
-damaged files.
-"""
+"""Parquet files, which `parquet_process` reads: pyarrow ends the whole process on some damaged files."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ import threading
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -38,7 +34,7 @@ MAGIC = b"PAR1"  # the first bytes of a file
 _COMMAND = ("crnr_cli.system.parquet_process",)
 _NUMBERS_PER_BATCH = 2**20
 _ROWS_PER_BATCH = 4096
-_ROWS_PER_GROUP = 16_384  # written at once
+_ROWS_AHEAD = 16_384  # that are read and left out rather than beginning again
 _TEXT_PER_BATCH = 2**25  # bytes
 _CHECKED_EVERY = 2**24  # bytes of text that were not there before
 _COPIES = 3  # of a page, or of a batch, while pyarrow decodes it
@@ -368,7 +364,7 @@ class ParquetNumbers:
     def _read(self, start: int, stop: int) -> Array:
         if self._batches is not None and self._process != os.getpid():
             self.close()
-        is_near = self._at <= start <= self._at + len(self._held) + _ROWS_PER_GROUP
+        is_near = self._at <= start <= self._at + len(self._held) + _ROWS_AHEAD
         if start < stop and (self._batches is None or not is_near):
             self._restart(start)
         out = np.empty((max(0, stop - start), self.shape[1]), self.dtype)
@@ -432,74 +428,3 @@ class ParquetNumbers:
 # Tables that have been read in part, if they still exist. One thread at a time reads any of them.
 _opened: deque[weakref.ref[ParquetNumbers]] = deque()
 _lock = threading.RLock()
-
-
-def refuse_other_encodings(names: Iterable[str]) -> None:
-    """Refuse, before any work, a name that the text in a table cannot have."""
-    try:
-        for name in names:
-            name.encode("utf-8")
-    except UnicodeEncodeError as e:
-        raise _not_utf8_error(e) from e
-
-
-def _not_utf8_error(error: UnicodeEncodeError) -> DataError:
-    return DataError(f"{error.object!r} is not UTF-8, as text in Parquet has to be; use another --format")
-
-
-@contextmanager
-def table_writer(stream: BinaryIO, schema: Mapping[str, str]) -> Iterator[TableWriter]:
-    """Write a table with these columns: `text`, `texts` or the name of a number type.
-
-    The file is complete, and can be read, only if the block succeeds.
-    """
-    writer = TableWriter(stream, schema)
-    try:
-        yield writer
-        writer.finish()
-    finally:
-        writer.abandon()
-
-
-class TableWriter:
-    def __init__(self, stream: BinaryIO, schema: Mapping[str, str]) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        text = pyarrow.string()
-        types = {"text": text, "texts": pyarrow.list_(text)}
-        self._schema = pyarrow.schema(
-            [(name, types.get(kind) or getattr(pyarrow, kind)()) for name, kind in schema.items()]
-        )
-        self._writer = pyarrow.parquet.ParquetWriter(stream, self._schema)
-        self._waiting: list[Any] = []
-
-    def write(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Write some rows, as one sequence per column; None where a value is missing."""
-        import pyarrow
-
-        try:
-            arrays = [
-                pyarrow.array(values, type=field.type)
-                for values, field in zip(columns, self._schema, strict=True)
-            ]
-        except UnicodeEncodeError as e:
-            raise _not_utf8_error(e) from e
-        self._waiting.append(pyarrow.record_batch(arrays, schema=self._schema))
-        if sum(batch.num_rows for batch in self._waiting) >= _ROWS_PER_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow
-
-        if self._waiting:
-            self._writer.write_table(pyarrow.Table.from_batches(self._waiting))
-            self._waiting.clear()
-
-    def finish(self) -> None:
-        self._flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Write nothing more, not even the end of the file."""
-        self._writer.is_open = False

@@ -49,7 +49,7 @@ def test_parquet_rows_are_read_in_any_order(
     tmp_path: Path, group: int, kind: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", batch)
-    monkeypatch.setattr(parquet, "_ROWS_PER_GROUP", 3)
+    monkeypatch.setattr(parquet, "_ROWS_AHEAD", 3)
     lists = kind != "columns" and {"embedding": pa.array(VALUES.tolist(), type=LISTS[kind])}
     file = opened(tmp_path / "x.parquet", {**(lists or columns()), "label": LABELS}, row_group_size=group)
     for start, stop in ((0, 5), (5, 23), (22, 23), (7, 7), (3, 9), (4, 20), (0, 23)):
