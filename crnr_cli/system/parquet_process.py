@@ -272,7 +272,7 @@ class Pages:
             page = header.read_struct()
             try:
                 stored, n_values = self._add_page(page)
-            except (LookupError, TypeError, AttributeError) as e:  # a number is missing, or is none
+            except (LookupError, TypeError, AttributeError) as e:  # a number is missing, or is something else
                 raise ValueError(f"the header of the page at byte {at} is damaged") from e
             remaining -= max(0, n_values)
             at += header.at + stored

@@ -47,6 +47,7 @@ def chromium(profile: Path) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
+        opened.get("about:blank")  # some versions begin with the page of a new tab, which goes on loading
         yield opened
     finally:
         opened.quit()
