@@ -109,6 +109,7 @@ ROOMS = {
     "gallery": Room(
         (
             "tests/gallery",
+            "tests/cli/test_events.py",
             "tests/faults/test_features.py",
             "tests/faults/test_galleries.py",
             "tests/faults/test_machine.py",  # too little memory
@@ -117,6 +118,7 @@ ROOMS = {
             "tests/jobs/test_build_cache.py",
             "tests/jobs/test_classify.py",
             "tests/jobs/test_classify_cache.py",
+            "tests/jobs/test_cleaning.py",
             "tests/jobs/test_extract.py",
             "tests/jobs/test_extract_stopped.py",
             "tests/jobs/test_extract_update.py",
