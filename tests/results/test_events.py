@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from crnr_cli.results import events
+from crnr_cli.results.decision import REJECTED, UNKNOWN
 from crnr_cli.results.events import EventAnswers
 from crnr_cli.results.probability import Calibrated
 
@@ -93,3 +94,42 @@ def test_blocks_do_not_change_the_answers(monkeypatch: pytest.MonkeyPatch, is_cs
         reports = [call for call in calls if call[0] == step]
         assert len(reports) == -(-len(rows) // block)
         assert reports[-1] == (step, 40, 40)
+
+
+@pytest.mark.parametrize("is_csv", [False, True])
+def test_classes_that_are_not_written_share_the_rest(is_csv: bool) -> None:
+    """With --top 1: of three classes, each of the other two has half of the rest."""
+    classes = ["ant", "bee", "cow\udcff"]
+    rows = [
+        ("a1", classes[0], "ok", 0.5, classes[0]),  # 0.5, 0.25, 0.25
+        ("a2", classes[2], "ok", 0.7, classes[2]),  # 0.15, 0.15, 0.7
+        ("b1", UNKNOWN, REJECTED, 0.6, classes[0]),  # 0.6, 0.2, 0.2
+        ("b2", UNKNOWN, REJECTED, 0.4, classes[0]),  # 0.4, 0.3, 0.3
+    ]
+    if is_csv:
+        header = "path,label,status,probability,runner_up,label_1,probability_1\n"
+        lines = [f"{path},{label},{status},{p},{best},{best},{p}\n" for path, label, status, p, best in rows]
+        written = (header + "".join(lines)).encode("utf-8", "surrogateescape")
+    else:
+        records = [
+            {"path": path, "label": label, "status": status, "probability": p, "runner_up": best}
+            | {"residuals": {best: 0.1}, "probabilities": {best: p}}
+            for path, label, status, p, best in rows
+        ]
+        written = "".join(json.dumps(record) + "\n" for record in records).encode("ascii")
+    answers = EventAnswers(
+        gap=None,
+        find_key=lambda path: path[0],
+        is_csv=is_csv,
+        classes=classes,
+        certainty=Calibrated(SHARPNESS, np.zeros(1)),
+        dtype="float64",
+        signed=False,
+        min_probability=0.3,
+    )
+    output = io.BytesIO()
+    answers.finish(io.BytesIO(written), output)
+    text = output.getvalue().decode("utf-8", "surrogateescape")
+    found = list(csv.DictReader(io.StringIO(text))) if is_csv else list(map(json.loads, text.splitlines()))
+    of_events = [(row["event_label"], float(row["event_probability"])) for row in found]
+    assert of_events == 2 * [(classes[2], 0.475)] + 2 * [(UNKNOWN, 0.5)]

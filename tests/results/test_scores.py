@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from crnr_cli.results.scores import mcnemar_p_value, most_confused_pairs, natural_key, score, wilson_interval
+from crnr_cli.results.decision import Prediction
+from crnr_cli.results.scores import (
+    EventScores,
+    mcnemar_p_value,
+    most_confused_pairs,
+    natural_key,
+    score,
+    unify_spellings,
+    wilson_interval,
+)
 
 names = st.sampled_from(["cat", "dog", "owl", "a,b", "Ö"])
 pairs = st.lists(st.tuples(names, names), min_size=1, max_size=60)
@@ -117,3 +126,22 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["cow", "Bee", "ant", "bee", "Cow 10", "cow 2"], key=natural_key) == [
         *("ant", "Bee", "bee", "cow", "cow 2", "Cow 10")
     ]
+
+
+def test_every_class_gets_one_spelling() -> None:
+    """The gallery's or, for a class that it lacks, the one of the answers."""
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    answered = Prediction("a", decomposed, composed, 0.1, decomposed, 0.2, "ok", event="1")
+    answered = answered._replace(set=(decomposed, "tea"), event_label=decomposed)
+    failed = Prediction("b", decomposed, None, None, None, None, "corrupt")
+    rows = [answered, failed]
+    of_gallery = answered._replace(truth=composed, runner_up=composed, event_label=composed)
+    expected = [of_gallery._replace(set=(composed, "tea")), failed._replace(truth=composed)]
+    assert unify_spellings(rows, ["tea", composed]) == expected
+    assert unify_spellings(rows, []) == expected
+    assert unify_spellings(expected, [composed]) is expected
+
+
+def test_the_accuracy_of_events() -> None:
+    assert EventScores(4, 3, 1).accuracy == 0.75
+    assert EventScores(0, 0, 1).accuracy is None
