@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
@@ -113,7 +113,8 @@ def review(
 def _read_rows(table: Path) -> list[Numbered]:
     """Return the answers with their numbers, each file once, without unrelated files."""
     require_file(table, "give a predictions file written by `crnr classify`")
-    with table.open("rb") as file:
+    start = b""
+    with suppress(OSError), table.open("rb") as file:  # an error is reported below
         start = file.read(len(MAGIC))
     if other := "a Parquet file" if start == MAGIC else "JSON Lines" if start[:1] == b"{" else None:
         raise DataError(f"{table}: is {other}, but `crnr review` reads CSV; classify with -o out.csv")
