@@ -6,6 +6,7 @@
     python benchmarks/mutants.py gallery --sample 400   # 400 mutants, drawn at random but the same every time
     python benchmarks/mutants.py results --seconds 4    # the quickest tests of each mutant, 4 seconds of them
     python benchmarks/mutants.py --survivors            # only those that survived the last time
+    python benchmarks/mutants.py --unexplained          # only those of them without a reason in mutants.toml
     python benchmarks/mutants.py --report               # report on the last runs without running any
     python benchmarks/mutants.py --list solvers         # print the mutants without running any
 
@@ -984,6 +985,7 @@ def main() -> None:
         "names", nargs="*", default=list(ROOMS), help="rooms, or files such as solvers/admm.py"
     )
     parser.add_argument("--survivors", action="store_true", help="run only those that survived the last time")
+    parser.add_argument("--unexplained", action="store_true", help="run only the survivors without a reason")
     parser.add_argument("--report", action="store_true", help="report on the last runs, and run none")
     parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn at random")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run none")
@@ -1016,7 +1018,9 @@ def main() -> None:
     if options.report:
         ends = {mutant: known.get(mutant, "not run") for mutant in mutants}
     else:
-        known = {m: end for m, end in known.items() if is_killed(end)} if options.survivors else {}
+        explained = load_reasons() if options.unexplained else {}
+        is_kept = options.survivors or options.unexplained
+        known = {m: end for m, end in known.items() if is_kept and (is_killed(end) or m.key in explained)}
         ends = known | run([m for m in mutants if m not in known], options.jobs, options.seconds)
         store(ends)
     if options.names == list(ROOMS) and not options.sample:
