@@ -184,8 +184,8 @@ def _broader_cards(found: BroaderScores | None) -> list[Card]:
     if found is None or found.broader_right is None or not found.broader:
         return []
     share, interval = found.broader_accuracy, found.broader_interval
-    note = f"of {format_count(found.broader, 'broader answer')}, {found.broader_right} contain the true class"
-    both = f"of {format_count(found.exact + found.broader, 'answer')}, {found.right} are right"
+    note = f"{found.broader_right} of {format_count(found.broader, 'broader answer')} right"
+    both = f"{found.right} of {format_count(found.exact + found.broader, 'answer')} right"
     return [
         Card("Broader answers", share, interval, note),
         Card("Exact or broader", found.accuracy, found.interval, both),

@@ -37,7 +37,7 @@ from crnr_cli.system.files import (
     sha256_of,
     state_of,
 )
-from crnr_cli.wording import Note, format_count
+from crnr_cli.wording import Note, format_count, is_or_are
 
 _COPIED_AT_ONCE = 1 << 20  # bytes
 _KIND = {"run": "update"}  # in the journal, besides the settings
@@ -81,7 +81,8 @@ class Update:
         self._journal.start(identity)
         if found:
             rows = format_count(found, "row")
-            self.notes.append(Note("resumed", f"{rows} of the earlier run, which was stopped, are used"))
+            used = f"{rows} of the earlier run, which was stopped, {is_or_are(found)} used"
+            self.notes.append(Note("resumed", used))
 
     def choose(self, queries: Iterable[Listed]) -> list[bool]:
         """Return for every listed query whether it has to be classified, and expect its row if so."""

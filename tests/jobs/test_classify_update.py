@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -198,6 +199,21 @@ def test_update_never_loses_a_corrected_file(inbox: Runner) -> None:
     Path("out.csv").write_bytes(edited)  # the same once more, as after a kill right before the end
     assert "is kept as out.old-2.csv" in inbox(*UPDATE).err
     assert not Path("out.old-3.csv").exists()
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_corrected_file_is_kept_without_hard_links(
+    inbox: Runner, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    inbox(*UPDATE)
+    monkeypatch.setattr(os, "link", refuse)
+    for name in ("out.old.csv", "out.old-2.csv"):
+        Path("out.csv").write_text(f"corrected for {name}")
+        assert f"note: the earlier out.csv is kept as {name}\n" in inbox(*UPDATE).err
+        assert Path(name).read_text() == f"corrected for {name}"
 
 
 def test_update_stops_if_the_output_is_edited_during_the_run(
@@ -528,6 +544,37 @@ def test_update_after_a_kill_continues_although_other_files_are_there(
     assert len(decoded) == 5
     assert Counter(lines_of()) == full_run(inbox)
     assert inbox.files() == {"gallery", "gallery.h5", "inbox", "out.csv", STATE.name, "full.csv"}
+
+
+def test_update_after_a_kill_right_before_the_record_is_in_place(inbox: Runner) -> None:
+    """The predictions are there, and their record has its first name."""
+    inbox(*UPDATE)
+    before = lines_of(), STATE.read_bytes()
+    STATE.rename("out.csv.crnr-next")
+    Path("out.csv.crnr-journal").write_text("left")
+    assert inbox(*UPDATE) == Outcome(0, "", "note: out.csv: 6 rows unchanged\n")
+    assert (lines_of(), STATE.read_bytes()) == before
+    assert inbox.files() == {"gallery", "gallery.h5", "inbox", "out.csv", STATE.name}
+    Path("out.csv.crnr-next").write_bytes(STATE.read_bytes().replace(b"out.csv", b"out.cvs"))
+    Path("out.csv").write_text("edited")
+    assert "is not the file that the last update wrote" in inbox(*UPDATE).err
+
+
+def test_rows_of_a_stopped_run_are_used_up_to_the_first_that_is_damaged(inbox: Runner) -> None:
+    command = "classify inbox -o out.csv --update --batch-size 1"
+    process = start_pausing(inbox, command)
+    process.kill()
+    ended(process)
+    journal = Path("out.csv.crnr-journal")
+    first, *batches = journal.read_bytes().splitlines(keepends=True)
+    assert len(batches) == 2
+    damaged = json.dumps(json.loads(batches[1]) | {"rows": 7}).encode() + b"\n"
+    journal.write_bytes(first + batches[0] + damaged)
+    assert inbox(*command.split()).err.splitlines()[:2] == [
+        "note: 1 row of the earlier run, which was stopped, is used",
+        "note: out.csv: 5 rows added, 1 row unchanged",
+    ]
+    assert Counter(lines_of()) == full_run(inbox)
 
 
 def test_update_that_is_interrupted_names_the_same_command(inbox: Runner) -> None:
