@@ -74,18 +74,35 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(shim: Path) -> Iterator[Server]:
+def linux(shim: Path) -> Iterator[Server]:
     server = Server(shim)
     yield server
     server.close()
 
 
-@pytest.fixture(scope="module", params=OTHERS)
-def elsewhere(shim: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
-    """As if on another system."""
+@pytest.fixture(scope="module")
+def server(shim: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """On Linux, or as if on another system, where files are locked, closed and removed in another order."""
     server = Server(shim, request.param)
     yield server
     server.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """All runs on all systems if --full, and some of them otherwise."""
+    full = metafunc.config.getoption("--full")
+    if "name" in metafunc.fixturenames:
+        names, some = list(SCENARIOS), ("add", "classify, then resumed", "extract, continued")
+    elif "is_continued" in metafunc.fixturenames:
+        names, some = [False, True], (False,)
+    else:
+        systems = (LINUX, *OTHERS) if full else (LINUX,)
+        metafunc.parametrize("server", systems, indirect=True, scope="module")
+        return
+    runs = [(LINUX, name) for name in names]
+    runs += [(system, name) for system in OTHERS for name in (names if full else some)]
+    named = "name" if "name" in metafunc.fixturenames else "is_continued"
+    metafunc.parametrize(("server", named), runs, indirect=["server"], scope="module")
 
 
 @dataclass(frozen=True)
@@ -127,16 +144,16 @@ SCENARIOS = {
 
 
 @pytest.fixture
-def start(crnr: Runner, server: Server, request: pytest.FixtureRequest) -> Path:
+def start(crnr: Runner, linux: Server) -> Path:
     """A folder as a run finds it, with older outputs."""
     start = crnr.here / "start"
     start.mkdir()
     make_features(start / "first.npz", per_class=4)
     make_features(start / "more.npz", per_class=5, seed=1)
     make_features(start / "queries.npz", per_class=3, seed=2)
-    assert server.run(start, ["build", "first.npz"]).exit == 0
-    assert server.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
-    assert server.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
+    assert linux.run(start, ["build", "first.npz"]).exit == 0
+    assert linux.run(start, ["classify", "queries.npz", "-o", "old.csv"]).exit == 0
+    assert linux.run(start, ["extract", "first.npz", "-o", "features.h5"]).exit == 0
     (start / "marked.csv").write_text("path,corrected,remove\nfirst.npz#0,bee,\nfirst.npz#5,,x\n")
     (start / "answers.csv").write_text("path,truth,label,status\na.png,,ant,ok\nb.png,,bee,ok\n")
     for name in ("out.csv", "out.parquet", "errors.csv", "matrix.csv", "tasks.json"):
@@ -156,21 +173,10 @@ def fresh(start: Path, folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
 def test_every_call_may_fail(
-    start: Path, server: Server, scenario: Scenario, fail_with: int, full: bool, tmp_path: Path
+    start: Path, server: Server, name: str, fail_with: int, full: bool, tmp_path: Path
 ) -> None:
-    check_every_call(start, server, scenario, fail_with, full, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.parametrize("name", ["add", "classify, then resumed", "extract, continued"])
-def test_every_call_may_fail_on_other_systems(
-    start: Path, elsewhere: Server, name: str, fail_with: int, full: bool, tmp_path: Path
-) -> None:
-    """Where files are locked, closed and removed in another order."""
-    check_every_call(start, elsewhere, SCENARIOS[name], fail_with, full, tmp_path)
+    check_every_call(start, server, SCENARIOS[name], fail_with, full, tmp_path)
 
 
 def check_every_call(
@@ -227,25 +233,10 @@ STATE = "out.csv.crnr-state"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
-@pytest.mark.parametrize("is_continued", [False, True], ids=["at once", "after a kill"])
 def test_every_call_of_an_update_may_fail(
-    start: Path, server: Server, fail_with: int, is_continued: bool, full: bool, tmp_path: Path
+    start: Path, server: Server, is_continued: bool, fail_with: int, full: bool, tmp_path: Path
 ) -> None:
-    """The predictions file and its record always belong together after the next update."""
-    check_every_call_of_an_update(start, server, fail_with, is_continued, full, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fail_with", FAULTS.values(), ids=FAULTS.keys())
-def test_every_call_of_an_update_may_fail_on_other_systems(
-    start: Path, elsewhere: Server, fail_with: int, full: bool, tmp_path: Path
-) -> None:
-    check_every_call_of_an_update(start, elsewhere, fail_with, False, full, tmp_path)
-
-
-def check_every_call_of_an_update(
-    start: Path, server: Server, fail_with: int, is_continued: bool, full: bool, tmp_path: Path
-) -> None:
+    """The predictions file and its record always belong together after the next update, or a killed one."""
     (start / "out.csv").unlink()
     assert server.run(start, UPDATE).exit == 0
     make_features(start / "queries.npz", per_class=4, seed=3)  # rows are replaced, and others appended
