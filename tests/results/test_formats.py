@@ -254,6 +254,17 @@ def test_bad_json_lines_are_refused_with_their_place(
         read_answers(Path("x.jsonl"))
 
 
+def test_empty_lines_of_json_lines_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"truth": "a", "label": "b"}\n\n \n{"truth": "c", "label": "d"}\n\n')
+    assert [(row.truth, row.label) for row in read_answers(tmp_path / "x.jsonl")] == [("a", "b"), ("c", "d")]
+
+
+def test_predictions_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as refused:
+        read_answers(tmp_path)
+    assert str(refused.value) == f"{tmp_path}: cannot read it (Is a directory)"
+
+
 def test_records_of_other_programs() -> None:
     record = {"truth": 7, "label": "", "margin": float("nan"), "probability": 2, "other": {}}
     assert parse_prediction(record, "x") == Prediction("", "7", None, None, None, None, "no_label")

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -123,6 +124,18 @@ def test_a_size_that_the_partial_file_does_not_have_is_not_read(tmp_path: Path, 
     journal = tmp_path / "out.crnr-journal"
     first, second, third, *rest = journal.read_bytes().splitlines()
     third = json.dumps(json.loads(third) | {"size": size}).encode()
+    journal.write_bytes(b"\n".join([first, second, third, *rest]) + b"\n")
+    assert write(tmp_path / "out", resume=True) == 1
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("changes", [{"statuses": 7}, {"skipped": None}])
+def test_a_batch_without_its_counts_ends_the_trusted_batches(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=3)
+    journal = tmp_path / "out.crnr-journal"
+    first, second, third, *rest = journal.read_bytes().splitlines()
+    third = json.dumps(json.loads(third) | changes).encode()
     journal.write_bytes(b"\n".join([first, second, third, *rest]) + b"\n")
     assert write(tmp_path / "out", resume=True) == 1
     assert (tmp_path / "out").read_bytes() == WHOLE

@@ -16,6 +16,7 @@ from crnr_cli.results.scores import (
     most_confused_pairs,
     natural_key,
     score,
+    score_events,
     unify_spellings,
     wilson_interval,
 )
@@ -145,3 +146,28 @@ def test_every_class_gets_one_spelling() -> None:
 def test_the_accuracy_of_events() -> None:
     assert EventScores(4, 3, 1).accuracy == 0.75
     assert EventScores(0, 0, 1).accuracy is None
+
+
+def of_event(event: str | None, truth: str | None, answer: str | None) -> Prediction:
+    return Prediction("", truth, "ant", None, None, None, "ok", event=event, event_label=answer)
+
+
+def test_events_are_scored_once_and_those_with_several_true_classes_apart() -> None:
+    """Members that are outsiders make an event mixed; events of outsiders alone are not scored."""
+    known = [
+        *(of_event("1", "ant", "ant") for _ in range(3)),
+        of_event("2", "bee", "ant"),
+        of_event("3", "bee", "bee"),
+        of_event("4", "ant", "ant"),
+        of_event("4", "bee", "ant"),
+        of_event("5", "ant", None),  # without an answer
+        of_event("6", None, "ant"),
+        of_event(None, "ant", "ant"),
+        of_event("7", "cow", "cow"),
+    ]
+    outsiders = [of_event("3", "elk", "bee"), of_event("8", "elk", "ant"), of_event("7", None, "cow")]
+    found = score_events(known, outsiders)
+    assert found == EventScores(n=4, correct=2, mixed=2)
+    assert (found.accuracy, found.interval) == (0.5, wilson_interval(2, 4))
+    assert score_events([of_event("1", "ant", None)], outsiders) is None
+    assert (EventScores(0, 0, 1).accuracy, EventScores(0, 0, 1).interval) == (None, None)
