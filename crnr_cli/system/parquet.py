@@ -213,6 +213,7 @@ class _Reader:
         self._guard = self._open.enter_context(
             start_guarded(*_COMMAND, str(limit or 0), memory=limit, seconds=2 * SECONDS, is_asked=True)
         )
+        _running.add(self)
 
     @property
     def is_alive(self) -> bool:
@@ -252,9 +253,14 @@ class _Reader:
         return _unreadable(path, f"the parser {how}")
 
     def end(self) -> None:
+        _running.discard(self)
         self._guard.process.kill()
         with ignoring_broken_pipes():  # a buffered request that the process will not read
             self._open.close()
+
+
+# If a table is left alone in the middle, it ends its process; until then, Python must not finalize the pipes.
+_running: set[_Reader] = set()
 
 
 def _identify_folder() -> tuple[int, int] | None:

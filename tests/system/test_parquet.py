@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import errno
+import gc
 import io
 import json
 import os
@@ -12,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -206,6 +208,40 @@ def test_few_processes_read_many_files_in_part(tmp_path: Path, monkeypatch: pyte
     del table
     tables.clear()
     assert sum(process.poll() is None for process in started) <= 1
+
+
+def test_a_table_that_is_left_alone_in_a_cycle_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the one of an error with its traceback. The process is older than the reading.
+
+    Python finalizes the oldest object of a cycle first: a process that still runs, or its pipes.
+    """
+
+    @contextmanager
+    def noting(*arguments: str, **options: Any) -> Iterator[child.Guard]:
+        with child.start_guarded(*arguments, **options) as guard:
+            pids.append(guard.process.pid)
+            yield guard
+
+    pids: list[int] = []
+    monkeypatch.setattr(parquet, "start_guarded", noting)
+    monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", 2)
+    pq.write_table(pa.table({"u": np.arange(20.0)}), tmp_path / "x.parquet")
+    with spares.kept(), pytest.MonkeyPatch.context() as patch:
+        file = ParquetFile(tmp_path / "x.parquet")
+        gc.collect()
+        table: Any = ParquetNumbers(file, file.columns)
+        assert table[:3].ravel().tolist() == [0, 1, 2]
+        table.itself = table
+        lost: list[Any] = []
+        patch.setattr(sys, "unraisablehook", lost.append)
+        del table
+        gc.collect()
+        assert [str(one.exc_value) for one in lost] == []
+        assert len(pids) == 1
+        with pytest.raises(ProcessLookupError):
+            os.kill(pids[0], 0)
 
 
 MOMENT = datetime.datetime(2026, 1, 31, 12, 30)
