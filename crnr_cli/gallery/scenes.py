@@ -1,6 +1,6 @@
 """Find images of the same scene: one is a part of the other, mirrored, turned a little, or partly covered.
 
-Candidates are the nearest samples by their vectors. A small version of one image is laid over the other in 40
+Candidates are the nearest samples by their vectors. A small version of one image is laid over the other in 30
 ways; the details of the same scene agree at the best place.
 
 Leaks are queries that are near duplicates of samples or show the same scene. Only the images of the most

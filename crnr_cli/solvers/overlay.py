@@ -1,4 +1,4 @@
-"""Lay one small image over another, in 40 ways, to see whether they show the same scene.
+"""Lay one small image over another, in 30 ways, to see whether they show the same scene.
 
 An image is laid mirrored or not, turned and smaller, at every place where both share half of their area.
 Details are the rest of an image without its local brightness and contrast: colours and light do not matter,
@@ -16,7 +16,7 @@ import numpy as np
 from crnr_cli.arrays import Array
 
 _ANGLES = (-10, -5, 0, 5, 10)  # degrees
-_SIZES = (1.0, 0.9, 0.8, 0.7)  # of the image that is laid over the other
+_SIZES = (1.0, 0.9, 0.8)  # of the image that is laid over the other; 0.7 would cover less than half
 _WINDOW = 7  # pixels of the small image, for local brightness and contrast
 _NOISE = 25.0  # variance of the brightness where there is no detail
 _MIN_SHARED = 0.5  # of the area

@@ -108,6 +108,8 @@ def test_counts_of_large_galleries_do_not_overflow() -> None:
         pytest.param("low-rank", [5] * 200, 300, id="small classes"),
         pytest.param("low-rank", [5] * 260, 1200, id="small classes, many features"),
         pytest.param("low-rank", [2000], 20, id="one tall"),
+        pytest.param("low-rank", [990, 20], 500, id="a large and a small square"),
+        pytest.param("low-rank", [8000, 200], 150, id="a large and a small tall"),
     ],
 )
 def test_factor_bytes_estimates_the_memory_of_factorizing(

@@ -687,8 +687,27 @@ def test_candidates_are_the_nearest_members_of_the_nearest_lists(width: int, cou
         assert (row[len(nearest) :] == -1).all()
 
 
+@pytest.mark.parametrize("width", [1, 2, 30])
+@pytest.mark.parametrize("count", [5, 900])
+def test_candidates_of_many_long_lists_are_the_nearest(width: int, count: int) -> None:
+    """So many that NumPy does not sort all of them where the smallest are wanted."""
+    rng = np.random.default_rng(0)
+    X, Y, centers = (rng.normal(size=(n, 8)).astype(np.float32) for n in (60_000, 20, 600))
+    list_of = (X @ centers.T).argmax(axis=1)
+    edges = np.concatenate([[0], np.cumsum(np.bincount(list_of, minlength=600))])
+    members = np.argsort(list_of, kind="stable").astype(np.int32)
+    arrays = {"centers": centers, "edges": edges, "members": members}
+    found = indexes.Lists(X, arrays).find_candidates(Y, count, width)
+    for row, y in zip(found, Y, strict=True):
+        lists = np.argsort(-(centers.astype(float) @ y.astype(float)))[:width]
+        places = np.concatenate([members[edges[k] : edges[k + 1]] for k in lists])
+        nearest = places[np.argsort(-(X[places] @ y))][:count]
+        assert sorted(row[row >= 0].tolist()) == sorted(nearest.tolist())
+
+
 def test_the_measured_recall_leaves_blank_tiles_of_probes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     X = hard()
+    X[:, 0] = 0  # a sample with a zero is not blank
     half = X.copy()
     half[np.random.default_rng(0).random(len(X)) < 0.5] = 0
     monkeypatch.setitem(indexes._LEAST_WIDTH, "ivf", 1)

@@ -10,18 +10,26 @@ from scipy.ndimage import map_coordinates
 
 from crnr_cli.solvers.overlay import details, overlay
 
+WAYS = list(product((1, -1), (-10, -5, 0, 5, 10), (1.0, 0.9, 0.8, 0.7)))  # 0.7 covers less than half
+
+
+def lay(over: np.ndarray, sign: int, degrees: float, size: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the image mirrored, turned and smaller, and which pixels it covers."""
+    side = len(over)
+    centre = (side - 1) / 2
+    rows, columns = np.indices((side, side)) - centre
+    turn = np.deg2rad(degrees)
+    y = (rows * np.cos(turn) + columns * np.sin(turn)) / size + centre
+    x = sign * (columns * np.cos(turn) - rows * np.sin(turn)) / size + centre
+    inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
+    return np.where(inside, map_coordinates(over.astype(float), [y, x], order=1, mode="nearest"), 0), inside
+
 
 def plain_overlay(over: np.ndarray, under: np.ndarray) -> tuple[float, bool]:
     """Pixel by pixel: the best correlation where both are, if that is half of the area, and how."""
-    side = len(over)
-    centre, found = (side - 1) / 2, []
-    rows, columns = np.indices((side, side)) - centre
-    for sign, degrees, size in product((1, -1), (-10, -5, 0, 5, 10), (1.0, 0.9, 0.8, 0.7)):
-        turn = np.deg2rad(degrees)
-        y = (rows * np.cos(turn) + columns * np.sin(turn)) / size + centre
-        x = sign * (columns * np.cos(turn) - rows * np.sin(turn)) / size + centre
-        inside = (y >= 0) & (y <= side - 1) & (x >= 0) & (x <= side - 1)
-        laid = np.where(inside, map_coordinates(over.astype(float), [y, x], order=1, mode="nearest"), 0)
+    side, found = len(over), []
+    for sign, degrees, size in WAYS:
+        laid, inside = lay(over, sign, degrees, size)
         for down, right in product(range(-side + 1, side), repeat=2):
             here = (slice(max(0, -down), side - max(0, down)), slice(max(0, -right), side - max(0, right)))
             there = (slice(max(0, down), side - max(0, -down)), slice(max(0, right), side - max(0, -right)))
@@ -48,6 +56,30 @@ def test_overlay_is_what_trying_all_ways_and_places_gives(side: int) -> None:
     assert mirrored[:5].tolist() == [is_mirrored for _, is_mirrored in expected[:5]]
     assert mirrored[:4].tolist() == [False, True, False, True]
     assert correlations[:2] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("sign", "degrees", "size"), [way for way in WAYS if way[2] > 0.7])
+def test_each_way_is_found(sign: int, degrees: float, size: float) -> None:
+    over = np.random.default_rng(1).normal(size=(24, 24)).astype(np.float32)
+    laid, _ = lay(over, sign, degrees, size)
+    found, mirrored = overlay(over, laid[np.newaxis].astype(np.float32))
+    assert found.tolist() == [pytest.approx(1, abs=1e-4)]
+    assert mirrored.tolist() == [sign < 0]
+
+
+def test_pixels_at_the_edge_are_covered() -> None:
+    ring = np.random.default_rng(2).normal(size=(8, 8)).astype(np.float32)
+    ring[1:-1, 1:-1] = 0
+    (found,), _ = overlay(ring, ring[np.newaxis])
+    assert found == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "is_found"), [(4, True), (3, False)])
+def test_half_of_the_area_is_enough(rows: int, is_found: bool) -> None:
+    over, under = np.random.default_rng(3).normal(size=(2, 8, 8)).astype(np.float32)
+    under[-rows:] = over[:rows]
+    (found,), _ = overlay(over, under[np.newaxis])
+    assert bool(found > 0.999) is is_found
 
 
 def test_faint_details_do_not_match_by_chance() -> None:
