@@ -117,6 +117,7 @@ OF_OTHER_PROGRAMS = {
     "--steps",
     "--survivors",
     "--tmpfs",
+    "--unexplained",
     "--update-docs",
     "--user",
     "--userns",

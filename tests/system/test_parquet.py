@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -193,6 +194,7 @@ def test_few_processes_read_many_files_in_part(tmp_path: Path, monkeypatch: pyte
     started = use_parquet_reader("", monkeypatch.setattr)
     monkeypatch.setattr(parquet, "_ROWS_PER_BATCH", 2)
     monkeypatch.setattr(parquet, "_OPEN_TABLES", 2)
+    monkeypatch.setattr(parquet, "_opened", deque())  # without tables of other tests
     values = np.random.default_rng(0).random((4, 20))
     tables = []
     for i, column in enumerate(values):
