@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_f
 
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.scores import (
+    Average,
     EventScores,
     mcnemar_p_value,
     most_confused_pairs,
@@ -65,6 +66,18 @@ def test_interval_is_wilsons(successes: int, more: int) -> None:
     assert wilson_interval(successes, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
+def test_an_interval_lies_within_0_and_1() -> None:
+    """Where all answers are right or none is, rounding alone would lead out of this range."""
+    for n in range(1, 500):
+        assert 0 <= wilson_interval(0, n)[0] <= 1e-12
+        assert 1 - 1e-12 <= wilson_interval(n, n)[1] <= 1
+
+
+def test_the_scores_of_a_single_query() -> None:
+    scores = score(["cat"], ["cat"])
+    assert (scores.macro, scores.weighted) == (Average(1, 1, 1), Average(1, 1, 1))
+
+
 def test_undefined_is_none_never_zero() -> None:
     scores = score(["cat", "cat"], ["dog", "dog"])
     cat, dog = scores.classes
@@ -101,6 +114,14 @@ def test_many_equal_mistakes_are_in_the_order_of_names() -> None:
     names = [f"c{i}" for i in range(60)]
     scores = score(names[:-1][::-1], names[1:][::-1])
     assert most_confused_pairs(scores) == [(names[i], names[i + 1], 1) for i in range(59)]
+
+
+def test_many_mistakes_are_in_the_order_of_their_counts_and_then_of_names() -> None:
+    names = [f"c{i}" for i in range(400)]
+    expected = [(names[i], names[i + 1], 3 - i % 3) for i in range(399)]
+    rows = [(truth, label) for truth, label, count in expected for _ in range(count)]
+    scores = score([truth for truth, _ in rows], [label for _, label in rows])
+    assert most_confused_pairs(scores) == expected[::3] + expected[1::3] + expected[2::3]
 
 
 def test_a_query_without_answer_is_wrong_for_its_class_alone() -> None:
@@ -141,6 +162,13 @@ def test_every_class_gets_one_spelling() -> None:
     assert unify_spellings(rows, ["tea", composed]) == expected
     assert unify_spellings(rows, []) == expected
     assert unify_spellings(expected, [composed]) is expected
+
+
+def test_a_label_gets_the_spelling_of_the_gallery() -> None:
+    """The row may be from a gallery with another one; then its label would count as wrong."""
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    row = Prediction("a", composed, decomposed, 0.1, "tea", 0.2, "ok")
+    assert unify_spellings([row], [composed, "tea"]) == [row._replace(label=composed)]
 
 
 def test_the_accuracy_of_events() -> None:

@@ -24,6 +24,7 @@ from crnr_cli.results.decision import (
     separation,
     standout,
 )
+from crnr_cli.results.probability import Calibrated, Thresholds
 from crnr_cli.results.table import (
     CsvFormatter,
     join_labels,
@@ -100,6 +101,27 @@ def test_a_query_without_answer_has_one_row_with_its_status() -> None:
     ]
 
 
+def test_a_query_without_answer_keeps_its_date() -> None:
+    """With a sharpness of 1, probabilities are proportional to 1 / residual."""
+    days = ["2024-05-01 10:00:00", "", "2024-05-02 11:30:00"]
+    errors = [SampleError("truncated"), SampleError("corrupt"), None]
+    batch = Batch(["bad", "worse", "good"], errors, np.empty((1, 0)), 3, dates=days)
+    sureness = Thresholds(Calibrated(1.0, np.ones(1)))
+    found = Answers(batch, np.array([[0.75, 0.25]]), [None, "a", "b"], sureness=sureness)
+    ends = {
+        None: ("residual:a,residual:b", ",", "0.75,0.25"),
+        1: ("label_1,residual_1,probability_1", ",,", "b,0.25,0.7500"),
+    }
+    for top, (names, empty, values) in ends.items():
+        lines = CsvFormatter(["a", "b"], "float64", top, ["probability", "date"])
+        assert (lines.header() + lines.format(found)[1]).decode().splitlines() == [
+            f"path,truth,label,residual,runner_up,margin,status,separation,probability,date,{names}",
+            f"bad,,,,,,truncated,,,2024-05-01 10:00:00,{empty}",
+            f"worse,a,,,,,corrupt,,,,{empty}",
+            f"good,b,b,0.25,a,0.6666666666666667,ok,0.6666666666666667,0.7500,2024-05-02 11:30:00,{values}",
+        ]
+
+
 def test_top_writes_only_the_best_classes() -> None:
     residuals = np.array([[0.5, 0.25, 0.75], [0.5, 0.5, 0.25]])
     batch = answers(["x", "bad", "y"], residuals, errors=[None, SampleError("truncated"), None])
@@ -151,6 +173,17 @@ def test_written_predictions_are_read_back() -> None:
             "path,truth\n", "f: no column label; was it written by `crnr classify`?", id="no label column"
         ),
         pytest.param(
+            "truth,label;margin\na,b;0.5\n",
+            "f, line 1: has commas and semicolons; put names that contain a comma into quotes, so that only "
+            "semicolons separate the columns",
+            id="two separators",
+        ),
+        pytest.param(
+            "truth;label\tmargin\na;b\t0.5\n",
+            "f: the columns are separated by semicolons; save the file with commas",
+            id="other separators",
+        ),
+        pytest.param(
             "truth,label\na\n",
             "f, line 2: 1 field, but the header has 2; is the file truncated?",
             id="cut",
@@ -181,6 +214,48 @@ def test_csvs_of_other_programs_are_read(tmp_path: Path) -> None:
         Prediction("", "a", None, None, None, 0.25, "no_label"),
         Prediction("", None, "c", None, None, None, "ok"),
     ]
+
+
+def test_all_columns_of_a_csv_are_read() -> None:
+    lines = [
+        "path,truth,label,residual,runner_up,margin,status,separation,probability,set,rank,class_probability,"
+        "date,event,event_label,more",
+        "q/1.png,fox,canid,0.5,dog,0.25,broader,0.125,0.9,fox|dog,family,0.6,2024-05-01 10:00:00,7,fox,x",
+        "q/2.png,,,,,,truncated,,,,,,,,,",
+    ]
+    answered = Prediction("q/1.png", "fox", "canid", 0.5, "dog", 0.25, "broader", 0.125, 0.9)
+    answered = answered._replace(set=("fox", "dog"), date="2024-05-01 10:00:00", rank="family")
+    answered = answered._replace(class_probability=0.6, event="7", event_label="fox")
+    failed = Prediction("q/2.png", None, None, None, None, None, "truncated")
+    assert parse_predictions(io.StringIO("\n".join(lines)), "f") == [answered, failed]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_csv_saved_by_a_spreadsheet_may_have_decimal_commas(separator: str) -> None:
+    lines = [
+        "truth;label;residual;margin;separation;probability;class_probability;rank",
+        "a,1;b;0,5;0,25;0,125;0,9;0,75;2",
+        ";;;;;;;",
+        "a;b;;1;0,5;;;",
+    ]
+    text = "\n".join(lines).replace(";", separator)
+    first = Prediction("", "a,1", "b", 0.5, None, 0.25, "ok", 0.125, 0.9)
+    assert parse_predictions(io.StringIO(text), "f") == [
+        first._replace(rank="2", class_probability=0.75),
+        Prediction("", None, None, None, None, None, "no_label"),
+        Prediction("", "a", "b", None, None, 1.0, "ok", 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0.0), ("1", 1.0), ("0.5", 0.5), ("-0.1", None), ("1.5", None), ("nan", None), ("high", None)],
+)
+def test_a_probability_is_a_share(text: str, value: float | None) -> None:
+    """Another program may use the name of the column for something else."""
+    lines = ["truth,label,probability,class_probability", f"a,b,{text},", f"a,b,,{text}"]
+    rows = parse_predictions(io.StringIO("\n".join(lines)), "f")
+    assert [(row.probability, row.class_probability) for row in rows] == [(value, None), (None, value)]
 
 
 def test_names_in_a_csv_are_read_as_they_are(tmp_path: Path) -> None:
@@ -280,6 +355,11 @@ def test_separation_is_of_residuals_unless_they_are_of_scores() -> None:
 @example(["|", "\\", "\\|", "a|b\\", "\n"])
 def test_a_set_of_labels_round_trips(labels: list[str]) -> None:
     assert split_labels(join_labels(labels)) == tuple(labels)
+
+
+def test_a_backslash_makes_any_character_of_a_set_ordinary() -> None:
+    """Other programs may put one before more characters than needed."""
+    assert split_labels("a\\\nb|c\\d|\\|") == ("a\nb", "cd", "|")
 
 
 def test_a_set_of_labels_is_readable() -> None:
