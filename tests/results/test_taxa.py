@@ -17,7 +17,9 @@ from crnr_cli.errors import DataError, SampleError
 from crnr_cli.results import taxa as module
 from crnr_cli.results.decision import Answers, Prediction, make_predictions
 from crnr_cli.results.probability import Calibrated, Thresholds
+from crnr_cli.results.scores import wilson_interval
 from crnr_cli.results.taxa import MOST_LEVELS, BroaderClasses, Taxa, read_taxa, score_broader
+from crnr_cli.wording import Note
 
 ANIMALS = {"fox": "canid", "dog": "canid", "canid": "mammal", "cat": "mammal", "mammal": "", "hen": "bird"}
 
@@ -106,12 +108,14 @@ def test_few_classes_are_summed_like_all(
             np.testing.assert_array_equal(one, other)
 
 
-def test_the_sums_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [1, 7])
+def test_the_sums_are_made_in_pieces(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Of at least one query, however many ancestors there are."""
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet(np.ones(4), size=50)
     broader = BroaderClasses.of(make_taxa(ANIMALS), ["cat", "dog", "fox", "hen"])
     whole = broader.choose(probabilities, 0.6)
-    monkeypatch.setattr(module, "_MOST_SUMS", 7)
+    monkeypatch.setattr(module, "_MOST_SUMS", most)
     for one, other in zip(whole, broader.choose(probabilities, 0.6), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -156,6 +160,40 @@ def test_an_ancestor_of_other_classes_than_the_best_one() -> None:
     assert ([broader.names[place] for place in places], sums.tolist()) == (["canid"], [0.6])
 
 
+def test_without_a_probable_ancestor_there_is_no_choice() -> None:
+    broader = BroaderClasses.of(make_taxa(ANIMALS), ["cat", "dog", "fox", "hen"])
+    places, _ = broader.choose(np.array([[0.2, 0.2, 0.1, 0.5], [0.1, 0.5, 0.3, 0.1]]), 0.75)
+    assert places.tolist() == [-1, 0]
+
+
+def test_a_table_of_parents_that_all_have_one_class_gives_no_choice() -> None:
+    broader = BroaderClasses.of(
+        Taxa(Path("taxa.csv"), {"cat": "felid", "felid": "", "hen": ""}), ["cat", "hen"]
+    )
+    assert (broader.names, broader.ranks, broader.class_ranks) == ([], [], {"cat": "0", "hen": "0"})
+    places, sums = broader.choose(np.array([[0.5, 0.5], [0.9, 0.1]]), 0.0)
+    assert (places.tolist(), sums.tolist()) == ([-1, -1], [0.0, 0.0])
+
+
+def test_a_batch_of_failed_queries_has_no_broader_answers() -> None:
+    broader = BroaderClasses.of(make_taxa(ANIMALS), ["cat", "dog"])
+    batch = Batch(["bad"], [SampleError("truncated")], np.empty((0, 0)), 1)
+    sureness = Thresholds(Calibrated(1.0, np.ones(1)), 0.7, None, broader)
+    rows = make_predictions(Answers(batch, np.empty((0, 2)), ["cat"], sureness=sureness), ["cat", "dog"])
+    assert rows == [Prediction("bad", "cat", None, None, None, None, "truncated")]
+
+
+def test_a_separation_that_is_the_limit_as_printed_is_not_below_it() -> None:
+    """In single precision, 0.7 is less than 0.7 in double precision."""
+    classes = ["cat", "dog", "fox", "hen"]
+    broader = BroaderClasses.of(make_taxa(ANIMALS), classes)
+    answers = make_answers([[1.5, 0.3, 0.5, 1.0]], broader, 0.7)
+    answers = replace(answers, residuals=answers.residuals.astype(np.float32), min_separation=0.7)
+    row, _ = make_predictions(answers, classes)
+    assert row.separation == float(np.float32(0.7)) < 0.7
+    assert (row.label, row.status, row.probability) == ("canid", "broader", 0.7619)
+
+
 def test_a_worker_gets_the_same_table() -> None:
     taxa = make_taxa(ANIMALS)
     assert taxa.contains("mammal", "fox")  # which makes what is found once
@@ -183,6 +221,16 @@ def test_names_are_compared_as_names_of_classes(tmp_path: Path) -> None:
     assert not taxa.contains("nothing", "nothing")
 
 
+def test_a_parent_may_have_another_spelling_than_in_its_own_row(tmp_path: Path) -> None:
+    composed = "Bären"
+    decomposed = unicodedata.normalize("NFD", composed)
+    for first, second in ((composed, decomposed), (decomposed, composed)):
+        above = read_taxa(write(tmp_path, f"class,parent\npanda,{first}\n{second},mammal\n"))
+        assert above.parents == {"panda": first, first: "mammal", "mammal": ""}
+        below = read_taxa(write(tmp_path, f"class,parent\n{first},mammal\npanda,{second}\n"))
+        assert below.parents == {first: "mammal", "panda": first, "mammal": ""}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -205,19 +253,37 @@ def test_wrong_tables_are_refused(tmp_path: Path, text: str, words: str) -> None
     assert str(error.value) == where + words
 
 
-def test_a_table_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_has_at_most_99_ancestors(tmp_path: Path) -> None:
     lines = [f"n{i},n{i + 1}" for i in range(MOST_LEVELS - 1)]
-    read_taxa(write(tmp_path, "\n".join(["class,parent", *lines])))
+    assert len(read_taxa(write(tmp_path, "\n".join(["class,parent", *lines]))).list_above("n0")) == 99
     longer = ["class,parent", *lines, f"n{MOST_LEVELS - 1},n{MOST_LEVELS}"]
     with pytest.raises(DataError, match=r"taxa.csv: 'n0' has 100 ancestors; at most 99$"):
         read_taxa(write(tmp_path, "\n".join(longer)))
-    monkeypatch.setattr(module, "MOST_BYTES", 3 * 2**20)
-    header = "class,parent\n"
-    rest = "a,b\n" * (2**20 * 3 // 4 - 4)
-    allowed = header + rest + "\n" * (3 * 2**20 - len(header) - len(rest))
+
+
+def test_a_table_has_a_limited_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    too_large = tmp_path / "large.csv"
+    with too_large.open("wb") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(DataError, match=r"large.csv: is larger than 256 MB; write one row per class$"):
+        read_taxa(too_large)
+    monkeypatch.setattr(module, "MOST_BYTES", 2**20)
+    header, row = "class,parent,more\n", f"a,b,{'x' * 1000}\n"
+    rows = row * ((2**20 - len(header)) // len(row))
+    allowed = header + rows + "\n" * (2**20 - len(header) - len(rows))
     assert read_taxa(write(tmp_path, allowed)).parents == {"a": "b", "b": ""}
-    with pytest.raises(DataError, match=r"taxa.csv: is larger than 3 MB; write one row per class$"):
+    with pytest.raises(DataError, match=r"taxa.csv: is larger than 1 MB; write one row per class$"):
         read_taxa(write(tmp_path, allowed + "\n"))
+
+
+@pytest.mark.parametrize("row", ["b\xe4r,a,genus", "a,b\xe4r,genus", "a,b,b\xe4r"])
+def test_a_table_is_utf_8(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "taxa.csv"
+    path.write_bytes(f"class,parent,rank\n{row}\n".encode("latin-1"))
+    with pytest.raises(DataError) as error:
+        read_taxa(path)
+    words = "the table is not UTF-8; save the file as UTF-8, which spreadsheets call CSV UTF-8"
+    assert str(error.value) == f"{path}, line 2: {words}"
 
 
 def test_a_table_is_a_file(tmp_path: Path) -> None:
@@ -239,14 +305,30 @@ def test_names_for_keywords_have_no_sign_between_levels(tmp_path: Path) -> None:
 def test_notes_suggest_names() -> None:
     taxa = make_taxa({**ANIMALS, "wolf": "canid", "ostrch": "bird"})
     notes = BroaderClasses.of(taxa, ["cat", "dog", "fox", "ostrich"]).notes
-    assert [note.text for note in notes] == [
-        "taxa.csv: 1 class of the gallery is not in it, such as ostrich, and has no broader class",
-        "taxa.csv: the gallery does not have 3 classes of it, such as ostrch; did you mean ostrich?",
+    assert notes == [
+        Note(
+            "taxa", "taxa.csv: 1 class of the gallery is not in it, such as ostrich, and has no broader class"
+        ),
+        Note(
+            "taxa",
+            "taxa.csv: the gallery does not have 3 classes of it, such as ostrch; did you mean ostrich?",
+        ),
     ]
     with pytest.raises(
         DataError, match=r"^taxa.csv: has none of the gallery's classes, such as 'Foxx'; did you mean fox\?$"
     ):
         BroaderClasses.of(taxa, ["Foxx", "Yak"])
+
+
+def test_names_are_suggested_unless_there_are_too_many_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two classes that only the table has times two that it lacks."""
+    taxa = make_taxa({"cat": "mammal", "foks": "mammal", "ostrch": "bird"})
+    texts = []
+    for most in (4, 3):
+        monkeypatch.setattr(module, "_MOST_COMPARED", most)
+        texts.append(BroaderClasses.of(taxa, ["cat", "ostrich", "yak"]).notes[1].text)
+    words = "taxa.csv: the gallery does not have 2 classes of it, such as "
+    assert texts == [f"{words}ostrch; did you mean ostrich?", f"{words}foks"]
 
 
 def make_row(truth: str, label: str | None, status: str) -> Prediction:
@@ -270,8 +352,8 @@ def test_exact_and_broader_answers_are_counted_apart() -> None:
     assert found.wrong == [known[3], outsiders[1]]
     assert found.to_record() == {
         **{"n": 7, "exact": 2, "exact_right": 1, "broader": 3, "broader_right": 2},
-        **{"broader_accuracy": 2 / 3, "broader_interval": found.broader_interval},
-        **{"answer_rate": 5 / 7, "accuracy": 3 / 5, "interval": found.interval},
+        **{"broader_accuracy": 2 / 3, "broader_interval": wilson_interval(2, 3)},
+        **{"answer_rate": 5 / 7, "accuracy": 3 / 5, "interval": wilson_interval(3, 5)},
         **{"outsiders": 2, "outsiders_right": 1},
     }
     without = score_broader(known, outsiders, None)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from crnr_cli.results.decision import Prediction
+from crnr_cli.results.scores import wilson_interval
 from crnr_cli.results.thresholds import (
+    ChosenThreshold,
     ThresholdStep,
     ThresholdTable,
     list_thresholds,
@@ -186,6 +188,64 @@ def test_a_mistake_among_the_most_probable_answers_does_not_end_the_search() -> 
     assert choice.confident.min_probability == 0
 
 
+def test_the_steps_of_a_few_answers() -> None:
+    assert table_of([0.9], [0.5]).steps == [
+        ThresholdStep(min_probability=0.0, up_to=0.5, answered=2, correct=1, n=2, accepted=0),
+        ThresholdStep(min_probability=0.51, up_to=0.9, answered=1, correct=1, n=2, accepted=0),
+    ]
+
+
+def test_rows_are_counted_by_what_became_of_them() -> None:
+    broader = row("a", "above", 0.9, "b")._replace(status="broader", class_probability=0.6)
+    others = [row("a", "unknown", 0.3, "a"), row("a", None), row("a", "a"), row("a", "b", 0.8)]
+    found = measure_rows([broader, *others], [row("unknown", "a", 0.7), row("unknown", None)])
+    assert found is not None
+    # The broader answer counts by the best class, which is wrong, and its probability.
+    assert [(step.up_to, step.answered, step.correct, step.accepted) for step in found.steps] == [
+        (0.3, 3, 1, 1),
+        (0.6, 2, 0, 1),
+        (0.7, 1, 0, 1),
+        (0.8, 1, 0, 0),
+    ]
+    assert (found.n, found.failed, found.rejected) == (4, 1, 1)
+    assert (found.broader, found.unplaced, found.outsiders) == (1, 1, 1)
+
+
+def test_the_answer_rates_of_a_short_table() -> None:
+    """Of a hundred answers, with the probabilities 0, 0.01 and so on."""
+    shown = table_of([i / 100 for i in range(100)], []).choose_shown()
+    assert [step.answered for step in shown] == [100, 98, 95, 90, 80, 65, 50]
+
+
+def test_the_record_of_a_choice() -> None:
+    step = ThresholdStep(0.5, 0.6, 8, 6, 10)
+    of_step = {
+        **{"min_probability": 0.5, "answered": 8, "answer_rate": 0.8, "correct": 6, "accuracy": 0.75},
+        **{"interval": wilson_interval(6, 8), "outsiders_accepted": 0},
+    }
+    assert ChosenThreshold(0.9, 10, None, None, step).to_record() == {
+        **{"target": 0.9, "min_probability": None, "confident": None, "estimate": None, "closest": of_step}
+    }
+    stricter = ThresholdStep(0.7, 0.7, 4, 4, 10, accepted=2)
+    of_stricter = {
+        **{"min_probability": 0.7, "answered": 4, "answer_rate": 0.4, "correct": 4, "accuracy": 1.0},
+        **{"interval": wilson_interval(4, 4), "outsiders_accepted": 2},
+    }
+    assert ChosenThreshold(0.5, 10, stricter, step, stricter).to_record() == {
+        **{"target": 0.5, "min_probability": 0.7, "confident": of_stricter, "estimate": of_step},
+        "closest": of_stricter,
+    }
+
+
+def test_a_target_that_is_reached_exactly_is_reached() -> None:
+    closest = table_of([0.9] * 3, [0.9]).choose_threshold(0.75)
+    assert closest.confident is None
+    assert closest.step == closest.closest == closest.estimate
+    table = table_of([0.9] * 30, [0.9])
+    choice = table.choose_threshold(wilson_interval(30, 31)[0])
+    assert choice.confident == table.steps[0]
+
+
 def test_the_reasons_for_doubt() -> None:
     few = table_of([0.9] * 50, []).choose_threshold(0.99)
     assert (few.confident, few.fewest) == (None, 381)
@@ -202,6 +262,10 @@ def test_the_reasons_for_doubt() -> None:
     none = table_of([0.9] * 500, [0.9] * 500).choose_threshold(0.99)
     assert (none.step, none.closest.accuracy) == (None, 0.5)
     assert none.describe() == doubt + "the lower end of every interval is below the target"
+    # As many answers as it takes, but not all of them are right.
+    enough = table_of([0.9] * 3, [0.9]).choose_threshold(0.5)
+    assert (enough.answers, enough.fewest, enough.step) == (4, 4, enough.closest)
+    assert enough.describe() == doubt + "the lower end of every interval is below the target"
     sure = table_of([0.9] * 400, [0.1] * 100).choose_threshold(0.99)
     assert sure.describe() == (
         "the lower end of the interval reaches the target: new queries like these reach it, with 95% "
@@ -214,6 +278,7 @@ def test_the_reasons_for_doubt() -> None:
 def test_a_table_describes_what_it_counts() -> None:
     table = table_of([0.9] * 3, [0.1])
     assert table.describe() == "4 known queries"
+    assert table_of([0.9] * 3, []).describe() == "3 known queries"  # with one threshold
     assert replace(table, kind="example", failed=1).describe() == (
         "4 examples; 1 of them failed, which no threshold answers"
     )
@@ -244,3 +309,4 @@ def test_a_threshold_without_stricter_ones_that_reach_the_target_is_not_confiden
     assert choice.describe() == (
         "no threshold reaches the target with confidence: stricter thresholds miss it"
     )
+    assert replace(choice, target=choice.closest.interval[0]).describe() == choice.describe()
