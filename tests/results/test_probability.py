@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from crnr_cli.arrays import Batch
+from crnr_cli.results.decision import Answers, make_predictions
 from crnr_cli.results.probability import Calibrated, Thresholds, fit_probabilities
 
 RESIDUALS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(2, 5)), elements=st.floats(0, 2))
@@ -34,10 +36,16 @@ def loss(logits: np.ndarray, truth: np.ndarray) -> float:
     return float(-(targets * log_softmax(logits, axis=1)).sum())
 
 
+def slope(sharpness: float, logits: np.ndarray, truth: np.ndarray) -> float:
+    """Return the derivative of the loss of residuals with these logarithms."""
+    step = 1e-4 * sharpness
+    return (loss(-(sharpness + step) * logits, truth) - loss(-(sharpness - step) * logits, truth)) / step
+
+
 @pytest.mark.parametrize("signed", [False, True], ids=["residuals", "scores"])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, signed: bool) -> None:
-    residuals, truth = held_out(seed)
+@pytest.mark.parametrize(("seed", "n_classes"), [(0, 5), (1, 5), (2, 2), (3, 3)])
+def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, n_classes: int, signed: bool) -> None:
+    residuals, truth = held_out(seed, n_classes=n_classes)
     values = residuals if signed else np.log(residuals)
     best = minimize_scalar(
         lambda power: loss(-np.exp(power) * values, truth),
@@ -50,6 +58,19 @@ def test_the_sharpness_is_the_one_that_scipy_finds(seed: int, signed: bool) -> N
     expected = softmax(-found.sharpness * values, axis=1)
     np.testing.assert_allclose(found.probabilities(residuals, signed), expected, rtol=1e-12)
     np.testing.assert_allclose(found.of_truth, np.sort(expected[np.arange(len(truth)), truth]), rtol=1e-12)
+
+
+def test_the_sharpness_has_six_digits() -> None:
+    """They are the right ones, and so few that the last bits of the residuals do not matter."""
+    digits = set()
+    for seed in range(8):
+        residuals, truth = held_out(seed, n=20)
+        root = brentq(slope, 0.01, 1000, args=(np.log(residuals), truth))
+        found = fit_probabilities([(residuals, truth)]).sharpness
+        assert found == pytest.approx(root, rel=6e-6)
+        assert found == float(f"{found:.5e}")
+        digits.add(len(f"{found:.12g}".replace(".", "").lstrip("0")))
+    assert max(digits) == 6
 
 
 def test_batches_make_no_difference() -> None:
@@ -74,6 +95,17 @@ def test_a_gallery_that_is_always_right_is_not_certain() -> None:
     residuals = np.tile([0.5, 1.0, 1.0], (8, 1))
     certainty = fit_probabilities([(residuals, np.zeros(8, dtype=int))])
     assert certainty.probabilities(residuals)[0, 0] == pytest.approx(9 / 10, abs=1e-4)  # Laplace's rule
+
+
+def test_two_classes_that_are_always_told_apart_are_not_certain_either() -> None:
+    residuals = np.tile([0.5, 1.0], (8, 1))
+    certainty = fit_probabilities([(residuals, np.zeros(8, dtype=int))])
+    assert certainty.probabilities(residuals)[0] == pytest.approx([9 / 10, 1 / 10], abs=1e-4)
+
+
+def test_from_residuals_that_were_all_equal_nothing_is_learnt() -> None:
+    certainty = fit_probabilities([(np.ones((6, 3)), np.array([0, 1, 2, 0, 1, 2]))])
+    np.testing.assert_allclose(certainty.probabilities(np.array([[0.5, 1.0, 1.5]])), 1 / 3, atol=0.001)
 
 
 @pytest.mark.parametrize("n_classes", [1, 4])
@@ -131,6 +163,31 @@ def test_label_sets_match_conformal_prediction_and_are_nested(
         ]
         np.testing.assert_array_equal(found[percent], expected)
     assert np.all(found[min(one, other)] <= found[max(one, other)])
+
+
+@given(st.integers(0, 100), st.integers(0, 300))
+def test_a_label_can_be_excluded_if_enough_samples_were_held_out(percent: int, n: int) -> None:
+    """Of n + 1 samples, the true label of 1 has to be excluded at the level, and not of a part of one."""
+    certainty = Calibrated(1.0, np.full(n, 0.5))
+    assert certainty.can_exclude(percent / 100) is ((100 - percent) * (n + 1) >= 100)
+    assert certainty.can_exclude(percent / 100) is (certainty.least_probability(percent / 100) > 0)
+
+
+@pytest.mark.parametrize(
+    ("level", "enough"), [(0.5, 1), (0.6, 2), (0.7, 3), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)]
+)
+def test_a_high_level_needs_many_held_out_samples(level: float, enough: int) -> None:
+    assert Calibrated(1.0, np.full(enough, 0.5)).can_exclude(level) is True
+    assert Calibrated(1.0, np.full(enough - 1, 0.5)).can_exclude(level) is False
+
+
+def test_by_default_no_query_is_rejected_and_there_are_no_sets() -> None:
+    certainty = Calibrated(1.0, np.array([0.5]))
+    batch = Batch(["x"], [None], np.empty((1, 0)), 1)
+    answers = Answers(batch, np.array([[0.9, 1.0, 1.0]]), [None], sureness=Thresholds(certainty))
+    (found,) = make_predictions(answers, ["a", "b", "c"])
+    assert (found.label, found.status, found.set) == ("a", "ok", None)
+    assert found.probability == pytest.approx(0.3571)  # 1 / 0.9 of 1 / 0.9 + 1 + 1
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9, 0.95])

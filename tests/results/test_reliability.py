@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
+from crnr_cli.results import reliability
 from crnr_cli.results.decision import Prediction
 from crnr_cli.results.reliability import bin_indexes, calibration_error, measure_reliability, score_sets
 from crnr_cli.results.scores import wilson_interval
@@ -53,6 +54,16 @@ def test_bins_match_scikit_learn() -> None:
         assert one.interval == wilson_interval(round(one.accuracy * 40), 40)
 
 
+@pytest.mark.parametrize(
+    ("n", "count"), [(1, 1), (2, 1), (39, 1), (40, 2), (59, 2), (60, 3), (299, 14), (300, 15), (1000, 15)]
+)
+def test_no_bin_holds_fewer_than_twenty_answers_and_there_are_at_most_fifteen(n: int, count: int) -> None:
+    bin_of = bin_indexes(np.random.default_rng(0).permutation(n) / n)
+    sizes = np.bincount(bin_of)
+    assert len(sizes) == count
+    assert sizes.max() - sizes.min() <= 1
+
+
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 10), st.booleans()), min_size=1, max_size=200))
 def test_the_error_is_its_definition_and_does_not_depend_on_the_order(drawn: list[tuple[int, bool]]) -> None:
@@ -84,6 +95,35 @@ def test_the_interval_contains_the_true_error_most_of_the_time(shift: float) -> 
     assert hits >= 16
 
 
+@pytest.mark.parametrize(("probability", "interval"), [(1.0, (0.8, 1.0)), (0.9, (0.65, 0.95))])
+def test_the_interval_of_a_single_bin_is_that_of_the_binomial_distribution(
+    probability: float, interval: tuple[float, float]
+) -> None:
+    """2 of 20 answers are right: the error is the probability less 0.1.
+
+    In 95 % of resamples, between 0 and 5 are right, and their errors are between p - 0.25 and p. Mirrored at
+    p - 0.1, this is p - 0.2 to p + 0.05. Answers that all have p = 0.9 are off by 0.15 by chance, and nothing
+    is off by chance at p = 1.
+    """
+    found = calibration_error(np.full(20, probability), np.arange(20) < 2, np.zeros(20, dtype=int))
+    assert found[0] == pytest.approx(probability - 0.1)
+    assert found[1] == pytest.approx(interval)
+
+
+def test_the_more_answers_there_are_the_fewer_resamples_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interval(n: int, resamples: int, most_drawn: int, fewest: int) -> tuple[float, float]:
+        monkeypatch.setattr(reliability, "_RESAMPLES", resamples)
+        monkeypatch.setattr(reliability, "_MOST_DRAWN", most_drawn)
+        monkeypatch.setattr(reliability, "_FEWEST_RESAMPLES", fewest)
+        probability, right = answers(n, shift=0.5)
+        return calibration_error(probability, right, bin_indexes(probability))[1]
+
+    for n, resamples in ((20, 8), (100, 4), (200, 2), (400, 2)):
+        expected = {count: interval(n, count, count * n, count) for count in range(1, 10)}
+        assert len(set(expected.values())) == len(expected)
+        assert interval(n, 8, 400, 2) == expected[resamples]
+
+
 def test_probabilities_that_lie_are_found_out() -> None:
     for shift, is_found in ((0.0, False), (0.15, True)):
         p, right = answers(1000, shift)
@@ -100,9 +140,9 @@ def test_rows_without_a_truth_or_a_probability_do_not_count() -> None:
 
 
 def test_sets_are_counted() -> None:
-    rows = [row("a", "a", 0.9, labels) for labels in (("a",), ("b", "a"), ("b",), ())]
+    rows = [row("a", "a", 0.9, labels) for labels in (("a",), ("b", "a"), ("b", "a", "c"), ("b", "c"), ())]
     found = score_sets([*rows, row(None, "a", 0.9, ("a",)), row("a", "a", 0.9)])
     assert found is not None
-    assert (found.n, found.covered, found.mean_size, found.empty) == (4, 2, 1.0, 1)
-    assert (found.coverage, found.interval) == (0.5, wilson_interval(2, 4))
+    assert (found.n, found.covered, found.mean_size, found.empty) == (5, 3, 1.6, 1)
+    assert (found.coverage, found.interval) == (0.6, wilson_interval(3, 5))
     assert score_sets([row("a", "a", 0.9)]) is None
