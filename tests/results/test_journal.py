@@ -6,14 +6,14 @@ import json
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crnr_cli.errors import OutputError
-from crnr_cli.results.journal import resumable
+from crnr_cli.results.journal import describe_differences, resumable
 
 BATCHES = [b"head\na\nb\n", b"c\n" * 10, b"d\xff\n", b"e\n"]
 WHOLE = b"".join(BATCHES)
@@ -28,12 +28,14 @@ def write(path: Path, *, resume: bool, stop_after: int = 99, identity: dict[str,
     """Write BATCHES as a run would; returns how many were there before."""
     with resumable(path, identity, resume=resume) as partial:
         before = partial.done.batches
+        assert partial.done.size == len(b"".join(BATCHES[:before]))
         for number, batch in enumerate(BATCHES[before:], start=before):
             if number == stop_after:
                 raise Stop
             partial.write(batch)
             partial.end_batch(Counter(ok=2, truncated=1), 1)
             assert partial.done.batches == number + 1
+            assert partial.done.size == len(b"".join(BATCHES[: number + 1]))
         assert partial.done.statuses == Counter(ok=2 * len(BATCHES), truncated=len(BATCHES))
         assert partial.done.skipped == len(BATCHES)
     return before
@@ -65,6 +67,50 @@ def test_without_resume_a_run_starts_again(tmp_path: Path) -> None:
         write(tmp_path / "out", resume=False, stop_after=2)
     assert write(tmp_path / "out", resume=False) == 0
     assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_files_that_are_longer_than_the_output_are_cut_off(tmp_path: Path, resume: bool) -> None:
+    """After a run with more queries or longer rows, which was stopped."""
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=False, stop_after=2)
+    for name in ("out.crnr-part", "out.crnr-journal"):
+        with (tmp_path / name).open("ab") as file:
+            file.write(b"longer\n" * 1000)
+    with pytest.raises(Stop):
+        write(tmp_path / "out", resume=resume, stop_after=3)
+    assert (tmp_path / "out.crnr-part").read_bytes() == b"".join(BATCHES[:3])
+    assert (tmp_path / "out.crnr-journal").read_bytes().count(b"\n") == 1 + 3
+    assert write(tmp_path / "out", resume=True) == 3
+    assert (tmp_path / "out").read_bytes() == WHOLE
+
+
+def test_a_batch_without_bytes_is_resumed_like_any_other(tmp_path: Path) -> None:
+    with suppress(Stop), resumable(tmp_path / "out", RUN, resume=False) as partial:
+        for batch in (b"a\n", b"", b"b\n"):
+            partial.write(batch)
+            partial.end_batch(Counter(ok=1), 0)
+        raise Stop
+    with resumable(tmp_path / "out", RUN, resume=True) as partial:
+        assert (partial.done.batches, partial.done.statuses) == (3, Counter(ok=3))
+    assert (tmp_path / "out").read_bytes() == b"a\nb\n"
+
+
+@pytest.mark.parametrize("added", [b"", b"2 events\n"])
+def test_an_output_made_from_all_batches_holds_nothing_of_a_stopped_run(tmp_path: Path, added: bytes) -> None:
+    """The run was stopped while it made the output."""
+
+    def finish(rows: BinaryIO, output: BinaryIO) -> None:
+        rows.seek(0)
+        assert rows.read() == b"a\n"
+        output.write(added)
+
+    (tmp_path / "out.crnr-part").write_bytes(b"events of the stopped run\n")
+    with resumable(tmp_path / "out", RUN, resume=True, finish=finish) as partial:
+        partial.write(b"a\n")
+        partial.end_batch(Counter(ok=1), 0)
+    assert (tmp_path / "out").read_bytes() == added
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_nothing_to_resume_is_a_start(tmp_path: Path) -> None:
@@ -102,6 +148,18 @@ def test_another_run_is_refused_with_the_differences(tmp_path: Path) -> None:
         "use the same queries and options, or leave out --resume to start again"
     )
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_of_a_hash_only_that_it_differs_is_shown() -> None:
+    """Also if the other run had none."""
+    hashed = "5a" * 32
+    assert describe_differences({"labels": hashed, "--top": 3}, {"labels": None, "--top": 3}) == [
+        "labels differs"
+    ]
+    assert describe_differences({}, {"labels": hashed, "--top": 3}) == [
+        "labels differs",
+        "--top was None and is now 3",
+    ]
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b'"\xff"', b"[1]"])

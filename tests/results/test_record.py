@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,8 @@ def head(**changes: object) -> dict[str, object]:
         signed(head(output={"size": 17, "sha256": "5a", "header": 7}), [ROW]),  # a byte is missing
         signed(head(), [ROW], "rows"),
         signed(head(), "rows", [ROW]),
+        signed(head(), [ROW]).replace(b"\n", b"\nnull\n", 1),  # which the hash leaves out
+        signed(head(), [ROW, ["b", *ROW[1:6], 0]]),  # the sum of lengths is right
         *(
             signed(head(), [[*ROW[:at], value, *ROW[at + 1 :]]])
             for at, value in ((0, 1), (1, -1), (1, "0"), (2, 2**63), (3, None), (4, "bee"), (5, 2), (6, 0))
@@ -117,6 +120,20 @@ def test_a_record_without_its_end_or_with_a_changed_byte_is_none(tmp_path: Path)
         place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         assert State.read(place) is None
     assert State.read(tmp_path / "no record") is None
+
+
+def test_a_record_is_read_as_it_is_documented(tmp_path: Path) -> None:
+    """Records of earlier versions stay of use: the second listing of a query has one before it."""
+    output = {"size": 31, "sha256": "5a", "header": 7}
+    rows = [["a", 0, 5, 6, ["bee"], 0, 9], ["a", 1, 5, 6, ["bee"], 0, 8], ["b", 0, 5, 6, [], 1, 7]]
+    place = tmp_path / "record"
+    place.write_bytes(signed(head(output=output), rows))
+    state = State.read(place)
+    assert state is not None
+    found = [state.rows.find(Listed(name, 5, 6, about)) for name, about in (("a", ("bee",)),) * 3]
+    assert found == [(0, False), (1, False), (3, True)]
+    assert state.rows.find(Listed("b", 5, 6, ())) == (2, True)  # it failed
+    assert list(state.rows.starts) == [7, 16, 24, 0]
 
 
 def test_a_record_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -158,6 +175,58 @@ def test_a_finished_output_is_compared_with_the_queries(tmp_path: Path, kind: st
     assert note_on(path, kind, a + b + b, 2**62) == f"is older than the gallery; {again}"
     damaged = {"csv": b'"a', "jsonl": b'{"label": "x"}\n'}[kind]
     assert note_on(path, kind, a + b + b + damaged) == f"has other columns than this run writes; {again}"
+
+
+def test_what_is_as_old_as_the_output_has_not_changed_since(tmp_path: Path) -> None:
+    path, moment = tmp_path / "out", 5_000_000_000
+    path.write_bytes(b"path,label\na,x\n")
+    os.utime(path, ns=(moment, moment))
+
+    def find(query_mtime_ns: int, gallery_mtime_ns: int) -> tuple[bool, str]:
+        query = Listed("a", 1, query_mtime_ns, ())
+        found = find_finished(path, {"--format": "csv"}, HEADERS["csv"], [query], gallery_mtime_ns)
+        assert found is not None
+        return found.is_complete, found.note.removeprefix(f"{path}: ").partition("; ")[0]
+
+    assert find(moment, moment) == (True, "is complete, with a row for each of 1 query")
+    assert find(moment + 1, moment) == (False, "1 of 1 query has no row yet or changed")
+    assert find(moment, moment + 1) == (False, "is older than the gallery")
+
+
+def test_names_with_any_line_ends_and_bytes_are_found_in_a_csv(tmp_path: Path) -> None:
+    names = ["a\r\nb", "a\rb", "a\nb", 'a"b', "\udcff"]
+    queries = [Listed(name, 1, 2, ()) for name in names]
+    rows = "".join('"{}",x\n'.format(name.replace('"', '""')) for name in names)
+    (tmp_path / "out").write_bytes(HEADERS["csv"] + rows.encode("utf-8", "surrogateescape"))
+    found = find_finished(tmp_path / "out", {"--format": "csv"}, HEADERS["csv"], queries, 0)
+    assert found == (
+        True,
+        f"{tmp_path}/out: is complete, with a row for each of 5 queries; "
+        "to classify them again, leave out --resume",
+    )
+
+
+def test_an_output_with_the_record_of_another_run_is_not_that_of_the_run(tmp_path: Path) -> None:
+    path, content = tmp_path / "out", HEADERS["csv"] + b"a,x\n"
+    path.write_bytes(content)
+    rows = Rows()
+    rows.store(rows.find(Listed("a", 1, 2, ()))[0], len(HEADERS["csv"]), 4, is_new=True, is_failed=True)
+    earlier = {"--format": "csv", "--top": 3, "gallery": "5a" * 32}
+    state = State(earlier, len(content), sha256(content).hexdigest(), len(HEADERS["csv"]), rows)
+    (tmp_path / "out.crnr-state").write_bytes(written(state))
+
+    def find(**changes: str | int) -> tuple[bool, str] | None:
+        return find_finished(path, earlier | changes, HEADERS["csv"], [Listed("a", 1, 2, ())], 2**62)
+
+    assert find(**{"--top": 4, "gallery": "a5" * 32}) == (
+        False,
+        f"{path}: was made by a different run: --top was 3 and is now 4, gallery differs; "
+        "all queries are classified again",
+    )
+    assert find() == (
+        True,
+        f"{path}: is complete, with a row for each of 1 query; to classify them again, leave out --resume",
+    )
 
 
 def test_an_output_with_another_header_is_not_that_of_the_run(tmp_path: Path) -> None:
