@@ -595,15 +595,25 @@ def test_update_at_the_same_time_as_another_is_refused(inbox: Runner) -> None:
         ended(process)
 
 
-def test_update_with_strict_keeps_finished_batches(inbox: Runner) -> None:
+@pytest.mark.parametrize(
+    ("option", "remedy", "note"),
+    [
+        ("--update", "run the command again,", "6 rows of the earlier run, which was stopped, are used"),
+        ("--resume", "continue with --resume,", "6 of 6 queries were done by the earlier run"),
+    ],
+)
+def test_update_and_resume_with_strict_keep_finished_batches(
+    inbox: Runner, option: str, remedy: str, note: str
+) -> None:
     Path("inbox/cow/11.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    strict = inbox(*UPDATE, "--strict", "--batch-size", 1)
+    classify = ("classify", "inbox", "-o", "out.csv", option)
+    strict = inbox(*classify, "--strict", "--batch-size", 1)
     assert (strict.exit, strict.out) == (1, "")
-    assert strict.err.endswith(
-        "; finished batches are kept: run the command again, without --strict or with a higher "
-        "--max-failure-rate\n"
+    assert strict.err.rpartition("stopped: ")[2] == (
+        "1 of 6 queries has no answer, and no failure is allowed (--strict); finished batches are kept: "
+        f"{remedy} without --strict or with a higher --max-failure-rate\n"
     )
-    assert "note: 6 rows of the earlier run" in inbox(*UPDATE).err
+    assert f"note: {note}\n" in inbox(*classify, "--batch-size", 1).err
 
 
 def test_update_after_a_kill_in_the_middle_of_a_feature_file_reads_the_rest(crnr: Runner) -> None:
