@@ -172,7 +172,9 @@ def _resume(path: Path, journal: Journal, identity: Identity) -> Done:
         )
     for record, data in journal.finished_batches():
         match record:
-            case {"statuses": dict(statuses), "skipped": int(skipped)}:
+            case {"statuses": dict(statuses), "skipped": int(skipped)} if all(
+                isinstance(number, int) for number in statuses.values()
+            ):
                 counts = Counter(statuses)
             case _:
                 break

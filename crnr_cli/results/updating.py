@@ -68,12 +68,9 @@ class Update:
         identity: Identity = {**self._settings, **_KIND}
         found = 0
         if self._journal.read_earlier() == identity:
-            for record, _ in self._journal.finished_batches():
-                start, records = self._journal.size, record.get("rows")
+            for record, data in self._journal.finished_batches():
                 try:
-                    for each in records if isinstance(records, list) else [None]:
-                        start += self.rows.add(each, start, is_new=True)
-                        found += 1
+                    found += self._accept(record.get("rows"), len(data))
                 except (ValueError, OverflowError):
                     break
         else:
@@ -83,6 +80,19 @@ class Update:
             rows = format_count(found, "row")
             used = f"{rows} of the earlier run, which was stopped, {is_or_are(found)} used"
             self.notes.append(Note("resumed", used))
+
+    def _accept(self, records: object, length: int) -> int:
+        """Add the rows of a finished batch, and return their number; ValueError if these are not its rows."""
+        rows = records if isinstance(records, list) else [None]
+        alone, end = Rows(), 0
+        for each in rows:
+            end += alone.add(each, end, is_new=True)
+        if end != length:
+            raise ValueError("not the rows of the batch")
+        start = self._journal.size
+        for each in rows:  # only now: none of the rows is used if one is damaged
+            start += self.rows.add(each, start, is_new=True)
+        return len(rows)
 
     def choose(self, queries: Iterable[Listed]) -> list[bool]:
         """Return for every listed query whether it has to be classified, and expect its row if so."""
@@ -137,6 +147,7 @@ class Update:
         self._describe_rows(n_gone, prune)
         if self._base.state and not any(rows.are_new) and len(kept) == len(rows):
             self._claim.discard()
+            next_state_of(self._claim.target).unlink(missing_ok=True)  # of a run that was killed
             return
         state = self._merge(kept)
         with self._claim.open_next_state() as file:

@@ -187,7 +187,15 @@ def test_a_size_that_the_partial_file_does_not_have_is_not_read(tmp_path: Path, 
     assert (tmp_path / "out").read_bytes() == WHOLE
 
 
-@pytest.mark.parametrize("changes", [{"statuses": 7}, {"skipped": None}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"statuses": 7},
+        {"statuses": {"ok": "2"}},
+        {"statuses": {"ok": 2, "truncated": None}},
+        {"skipped": None},
+    ],
+)
 def test_a_batch_without_its_counts_ends_the_trusted_batches(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(Stop):
         write(tmp_path / "out", resume=False, stop_after=3)

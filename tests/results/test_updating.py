@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crnr_cli.errors import OutputError
 from crnr_cli.results import updating as module
 from crnr_cli.results.journal import Identity
-from crnr_cli.results.record import Listed, State
+from crnr_cli.results.record import Listed
 from crnr_cli.results.updating import updating
 from crnr_cli.system import descriptors
 from crnr_cli.wording import Note
@@ -185,6 +185,27 @@ def test_batches_after_one_that_is_damaged_are_not_used(tmp_path: Path, rows: ob
     assert path.read_bytes() == content({"a": "first"} | dict.fromkeys("bcd", "second"))
 
 
+@pytest.mark.parametrize(
+    "damaged", [["b", 0, 5, 1, [], 0, "8"], ["b", 0, 5, 1, [], 0, 7], ["b", 0, 5, 1, [], 0, 9], ["b"]]
+)
+def test_of_a_batch_with_a_damaged_row_no_row_is_used(tmp_path: Path, damaged: list[object]) -> None:
+    """The bytes of its other rows are cut off with those of the damaged row."""
+    path, queries = tmp_path / "out", [Listed("a", 5, 1, ()), Listed("b", 5, 1, ())]
+    with suppress(Stop), updating(path, CSV, prune=False) as each:
+        each.begin(header_of(CSV))
+        each.choose(queries)
+        each.write(b"a,first\nb,first\n")
+        each.end_batch(Counter(ok=2), 0)
+        raise Stop
+    journal = tmp_path / "out.crnr-journal"
+    first, batch = journal.read_bytes().splitlines()
+    row_a, _ = json.loads(batch)["rows"]
+    damaged_batch = json.dumps(json.loads(batch) | {"rows": [row_a, damaged]}).encode()
+    journal.write_bytes(first + b"\n" + damaged_batch + b"\n")
+    assert update(path, "cba", "second") == [Note("updated", f"{path}: 3 rows added")]
+    assert path.read_bytes() == content(dict.fromkeys("cba", "second"))
+
+
 def test_a_failure_before_the_first_batch_leaves_no_files(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with pytest.raises(Stop), updating(path, CSV, prune=False):
@@ -323,24 +344,40 @@ def test_a_missing_or_edited_file_is_classified_again(tmp_path: Path) -> None:
     assert (tmp_path / "out.old.csv").read_bytes() == b"edited"
 
 
-@pytest.mark.parametrize("is_next_whole", [True, False])
-def test_after_a_kill_between_the_file_and_its_record_the_next_record_is_used(
-    tmp_path: Path, is_next_whole: bool
+def test_after_a_kill_between_the_file_and_its_record_both_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But not one that belongs to a file which was never put in place."""
-    path, state, coming = (tmp_path / f"out{ending}" for ending in ("", ".crnr-state", ".crnr-next"))
+    """The finished batches are in the file already, so they are not those of a stopped run."""
+
+    def stop(_: object) -> None:
+        raise Stop
+
+    path = tmp_path / "out"
     update(path, "a", "first")
-    first = path.read_bytes(), state.read_bytes()
-    update(path, "abc", "second")
-    coming.write_bytes(state.read_bytes())
-    state.write_bytes(first[1])
-    if not is_next_whole:
-        path.write_bytes(first[0])
-    (tmp_path / "out.crnr-journal").write_bytes(b"left\n")
-    found = update(path, "abc", "third")
-    counts = "3 rows unchanged" if is_next_whole else "2 rows added, 1 row unchanged"
-    assert found == [Note("updated", f"{path}: {counts}")]
-    later = "second" if is_next_whole else "third"
-    assert path.read_bytes() == content({"a": "first", "b": later, "c": later})
-    assert State.read(state) is not None
-    assert update(path, "abc") == [Note("updated", f"{path}: 3 rows unchanged")]
+    with monkeypatch.context() as patch:
+        patch.setattr(module.Update, "_put_state_in_place", stop)
+        with pytest.raises(Stop):
+            update(path, "abc", "second")
+    assert names_in(tmp_path) == [
+        "out",
+        *("out.crnr-journal", "out.crnr-next", "out.crnr-rows", "out.crnr-state"),
+    ]
+    assert update(path, "abc", "third") == [Note("updated", f"{path}: 3 rows unchanged")]
+    assert path.read_bytes() == content({"a": "first", "b": "second", "c": "second"})
+    assert names_in(tmp_path) == ["out", "out.crnr-state"]
+
+
+def test_a_record_of_a_file_that_was_never_put_in_place_is_not_used(tmp_path: Path) -> None:
+    path, state, coming = (tmp_path / f"out{ending}" for ending in ("", ".crnr-state", ".crnr-next"))
+    update(path, "abc", "lost")
+    lost = state.read_bytes()
+    path.unlink()
+    state.unlink()
+    update(path, "a", "first")
+    coming.write_bytes(lost)
+    assert update(path, "a", "second") == [Note("updated", f"{path}: 1 row unchanged")]
+    assert names_in(tmp_path) == ["out", "out.crnr-state"]
+    coming.write_bytes(lost)
+    assert update(path, "ab", "second") == [Note("updated", f"{path}: 1 row added, 1 row unchanged")]
+    assert path.read_bytes() == content({"a": "first", "b": "second"})
+    assert names_in(tmp_path) == ["out", "out.crnr-state"]
