@@ -68,6 +68,14 @@ def test_a_record_is_read_as_it_was_written(described: list[Any], at_once: int) 
         assert (place, is_wanted) == (state.rows.places[state.rows.keys[place]], is_failed)
 
 
+def test_a_line_of_a_record_has_up_to_1024_rows() -> None:
+    """As documented."""
+    file, state = io.BytesIO(), state_of([(str(i), 1, 2, (), 3, False) for i in range(1025)])
+    state.write(file, range(1025))
+    _, *lines, _ = map(json.loads, file.getvalue().splitlines())
+    assert [len(line) for line in lines] == [1024, 1]
+
+
 ROW = ["a", 0, 5, 6, ["bee"], 0, 9]
 
 
@@ -178,7 +186,7 @@ def test_a_finished_output_is_compared_with_the_queries(tmp_path: Path, kind: st
 
 
 def test_what_is_as_old_as_the_output_has_not_changed_since(tmp_path: Path) -> None:
-    path, moment = tmp_path / "out", 5_000_000_000
+    path, moment = tmp_path / "out", 6_000_000_000
     path.write_bytes(b"path,label\na,x\n")
     os.utime(path, ns=(moment, moment))
 
@@ -211,7 +219,7 @@ def test_an_output_with_the_record_of_another_run_is_not_that_of_the_run(tmp_pat
     path.write_bytes(content)
     rows = Rows()
     rows.store(rows.find(Listed("a", 1, 2, ()))[0], len(HEADERS["csv"]), 4, is_new=True, is_failed=True)
-    earlier = {"--format": "csv", "--top": 3, "gallery": "5a" * 32}
+    earlier: dict[str, str | int | float | None] = {"--format": "csv", "--top": 3, "gallery": "5a" * 32}
     state = State(earlier, len(content), sha256(content).hexdigest(), len(HEADERS["csv"]), rows)
     (tmp_path / "out.crnr-state").write_bytes(written(state))
 

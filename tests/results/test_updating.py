@@ -111,7 +111,11 @@ def test_the_first_rows_are_kept_and_a_later_one_is_replaced(tmp_path: Path, run
     assert update(path, "abc", run=run) == [Note("updated", f"{path}: 3 rows added")]
     with updating(path, run, prune=False) as each:
         each.begin(header_of(run))
-        assert each.choose([Listed("a", 5, 1, ()), Listed("b", 5, 1, ()), Listed("c", 5, 2, ())]) == [0, 0, 1]
+        assert each.choose([Listed("a", 5, 1, ()), Listed("b", 5, 1, ()), Listed("c", 5, 2, ())]) == [
+            False,
+            False,
+            True,
+        ]
         each.write(row_of(run, "c", "changed"))
         each.end_batch(Counter(ok=1), 0)
     assert each.notes == [Note("updated", f"{path}: 1 row replaced, 2 rows unchanged")]
@@ -183,6 +187,21 @@ def test_batches_after_one_that_is_damaged_are_not_used(tmp_path: Path, rows: ob
         Note("updated", f"{path}: 3 rows added, 1 row unchanged"),
     ]
     assert path.read_bytes() == content({"a": "first"} | dict.fromkeys("bcd", "second"))
+
+
+def test_all_rows_of_a_finished_batch_are_used_except_failed_ones(tmp_path: Path) -> None:
+    path, queries = tmp_path / "out", [Listed(name, 5, 1, ()) for name in "abcd"]
+    with suppress(Stop), updating(path, CSV, prune=False) as each:
+        each.begin(header_of(CSV))
+        each.choose(queries)
+        each.write(b"a,1\nb,first\nc,\nd,22\n")
+        each.end_batch(Counter(ok=3, broken=1), 1, failed=[2])
+        raise Stop
+    assert update(path, "dcba", "second") == [
+        Note("resumed", "4 rows of the earlier run, which was stopped, are used"),
+        Note("updated", f"{path}: 1 row replaced, 3 rows unchanged"),
+    ]
+    assert path.read_bytes() == b"path,label\na,1\nb,first\nc,second\nd,22\n"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +309,7 @@ def test_a_record_is_on_the_disk_before_it_has_its_name(
 def test_another_run_classifies_again_and_names_all_differences(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     update(path, "ab", "first")
-    run = OTHER | {"gallery": "5a" * 32}
+    run: Identity = {**OTHER, "gallery": "5a" * 32}
     assert update(path, "ab", "other", run=run) == [
         Note(
             "again",
