@@ -260,7 +260,7 @@ def read_parquet_rows(path: Path) -> Predictions:
     values = [file.values(name) for name in wanted]
     rows = (
         parse_prediction(dict(zip(wanted, row, strict=True)), f"{path}, row {number}")
-        for number, row in enumerate(zip(*values, strict=True))
+        for number, row in enumerate(zip(*values, strict=True), 1)
     )
     return Predictions(rows, listed_classes(names))
 

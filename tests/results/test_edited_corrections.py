@@ -130,6 +130,17 @@ def test_a_path_with_nul_is_refused(tmp_path: Path) -> None:
     assert str(error.value) == f"{path}, line 2: the path contains NUL"
 
 
+def test_a_class_must_be_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_bytes(HEADER.encode() + b"caf\xe9.png,caf\xe9,dog,\nb.png,dog,caf\xe9,\n")
+    with pytest.raises(DataError) as error:
+        read_corrections(path)
+    assert str(error.value) == (
+        f"{path}, line 3: the column corrected is not UTF-8; save the file as UTF-8, "
+        "which spreadsheets call CSV UTF-8"
+    )
+
+
 def test_corrections_are_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text(HEADER + "a,b,b,\n")

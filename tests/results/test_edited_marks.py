@@ -89,6 +89,19 @@ def test_read_marks_refuses_invalid_rows(tmp_path: Path, text: str, words: str) 
     assert str(error.value) == words.format(path)
 
 
+def test_a_class_must_be_utf_8_also_as_spreadsheets_save_it(tmp_path: Path) -> None:
+    path = tmp_path / "audit.csv"
+    path.write_bytes(b"path,remove,corrected\ncaf\xe9.png,,dog\nb.png,,caf\xe9\n")
+    with pytest.raises(DataError) as error:
+        read_marks(path)
+    assert str(error.value) == (
+        f"{path}, line 3: the column corrected is not UTF-8; save the file as UTF-8, "
+        "which spreadsheets call CSV UTF-8"
+    )
+    path.write_bytes(b"path,remove,corrected\ncaf\xe9.png,,caf\xc3\xa9\n")
+    assert read_marks(path) == [Mark("caf\udce9.png", "", "caf\xe9", f"{path}, line 2")]
+
+
 def test_marks_need_a_file(tmp_path: Path) -> None:
     path = tmp_path / "none.csv"
     for read, words in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from PIL import Image
 
 from crnr_cli.errors import DataError
 from crnr_cli.results.decision import Prediction
-from crnr_cli.results.formats import parse_prediction, read_answers, read_columns
+from crnr_cli.results.formats import parse_prediction, parse_stream, read_answers, read_columns
 from crnr_cli.results.table import read_predictions
 from crnr_cli.system import files
 from crnr_cli.system.extras import describe_missing
@@ -254,6 +255,26 @@ def test_bad_json_lines_are_refused_with_their_place(
         read_answers(Path("x.jsonl"))
 
 
+def test_the_reason_why_a_line_is_not_json_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"truth": "a", "label": "b"}\n{"truth": "a"')
+    with pytest.raises(ValueError, match="delimiter") as reason:
+        json.loads('{"truth": "a"')
+    with pytest.raises(DataError) as error:
+        read_answers(path)
+    assert str(error.value) == f"{path}, line 2: not readable as JSON ({reason.value}); is it complete?"
+
+
+@pytest.mark.parametrize("text", ["truth,label\na,b\n", '{"truth": "a", "label": "b"}\n'])
+def test_a_stream_stays_open(text: str) -> None:
+    stream = io.BytesIO(text.encode())
+    assert [(row.truth, row.label) for row in parse_stream(stream, "-")] == [("a", "b")]
+    assert not stream.closed
+    buffered = io.BufferedReader(io.BytesIO(text.encode()))
+    assert [(row.truth, row.label) for row in parse_stream(buffered, "-")] == [("a", "b")]
+    assert buffered.read() == b""
+
+
 def test_empty_lines_of_json_lines_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"truth": "a", "label": "b"}\n\n \n{"truth": "c", "label": "d"}\n\n')
     assert [(row.truth, row.label) for row in read_answers(tmp_path / "x.jsonl")] == [("a", "b"), ("c", "d")]
@@ -282,6 +303,13 @@ def test_probabilities_of_other_programs(value: object, expected: float | None) 
     record = {"truth": "a", "label": "b", "probability": value, "class_probability": value, "set": None}
     row = parse_prediction(record, "x")
     assert (row.probability, row.class_probability, row.set) == (expected, expected, None)
+
+
+@pytest.mark.parametrize("keys", [{"label": "b"}, {"label": None, "probability": None}])
+def test_a_set_is_only_read_with_a_label_and_a_probability(keys: dict[str, object]) -> None:
+    """Another program may use this key."""
+    row = parse_prediction({"truth": "a", "set": {"any": "thing"}, **keys}, "x")
+    assert (row.label, row.set) == (keys["label"], None)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +349,22 @@ def test_further_columns_are_read_from_every_format(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         read_columns(tmp_path / "y.jsonl", ["n"])
     assert str(error.value) == f"{tmp_path / 'y.jsonl'}, row 2: n is not a text"
+
+
+def test_messages_about_parquet_name_the_columns_and_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    for table, words in (
+        ({"n": [1]}, ": no column truth or label; was it written by `crnr classify`?"),
+        (
+            {"truth": ["a", "b", "c"], "label": ["a", "b", "c"], "margin": ["", "", ""]},
+            ", row 1: margin is not a number",
+        ),
+        ({"truth": ["a", "b"], "label": [None, ["b"]]}, ", row 2: label is not a text"),
+    ):
+        pq.write_table(pa.table(table), path)
+        with pytest.raises(DataError) as error:
+            read_answers(path)
+        assert str(error.value) == f"{path}{words}"
 
 
 def test_parquet_of_other_programs(crnr: Runner) -> None:
