@@ -366,7 +366,7 @@ def test_values_of_other_types_are_known_by_their_text(tmp_path: Path) -> None:
     assert found["timestamp"] == ["2026-01-31 12:30:00", ""]
     assert (found["margin"], found["of"]) == (["1.5", ""], ["{'a': 'b'}", ""])
     assert "none" not in found
-    with pytest.raises(DataError, match=r"x.parquet, row 0: margin is not a number"):
+    with pytest.raises(DataError, match=r"x.parquet, row 1: margin is not a number"):
         read_answers(tmp_path / "x.parquet")
 
 
