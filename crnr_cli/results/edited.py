@@ -14,7 +14,14 @@ from crnr_cli.errors import DataError
 from crnr_cli.records import dataclass
 from crnr_cli.results.decision import UNKNOWN
 from crnr_cli.results.table import RESIDUAL
-from crnr_cli.system.csv_file import DecimalSigns, opened_csv, read_records, require_file, require_utf_8
+from crnr_cli.system.csv_file import (
+    DecimalSigns,
+    long_fields,
+    opened_csv,
+    read_records,
+    require_file,
+    require_utf_8,
+)
 from crnr_cli.system.names import class_key, normalize_path
 
 _RANKED = re.compile(r"label_[1-9][0-9]*")
@@ -31,7 +38,7 @@ def read_candidates(path: Path, wanted: Container[int], count: int) -> tuple[dic
 
     Also return all classes in the header.
     """
-    with opened_csv(path) as reader:
+    with long_fields(), opened_csv(path) as reader:
         header = next(iter(reader), [])
         ranked = [i for i, name in enumerate(header) if _RANKED.fullmatch(name)][:count]
         by_class = [

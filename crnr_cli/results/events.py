@@ -25,7 +25,7 @@ from crnr_cli.records import dataclass
 from crnr_cli.results.decision import REJECTED, UNKNOWN
 from crnr_cli.results.probability import DECIMALS, Calibrated
 from crnr_cli.results.table import DATE, EVENT_COLUMNS, RESIDUAL, quote_name
-from crnr_cli.system.csv_file import split_rows
+from crnr_cli.system.csv_file import long_fields, split_rows
 
 _BLOCK = 256  # rows that are read at once; 1024 and more took longer
 _MAX_VALUES = 2**20  # probabilities in a block
@@ -77,6 +77,7 @@ class EventAnswers:
             output.writelines(extend(next(lines), event, *answers[event - 1]) for event in numbers)
             progress("writing events", start + len(numbers), len(events))
 
+    @long_fields()
     def answer(self, rows: BinaryIO, progress: Progress = silent) -> tuple[Array, list[_Answer]]:
         """Return the event of every row, and the label and the probability of every event.
 

@@ -24,7 +24,7 @@ from crnr_cli.results.table import (
     listed_classes,
     parse_predictions,
 )
-from crnr_cli.system.csv_file import opened_csv, wrap_as_text
+from crnr_cli.system.csv_file import long_fields, opened_csv, wrap_as_text
 from crnr_cli.system.names import stat_or_none
 from crnr_cli.system.parquet import MAGIC, ParquetFile
 
@@ -278,7 +278,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
             if start[:1] == b"{":
                 with wrap_as_text(file, path) as lines:
                     return _json_columns(lines, names, path)
-        with opened_csv(path) as reader:
+        with long_fields(), opened_csv(path) as reader:
             header = next(iter(reader), [])
             places = {name: header.index(name) for name in names if name in header}
             rows = list(filter(None, reader)) if places else []

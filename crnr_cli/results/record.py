@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 from crnr_cli.errors import OutputError
 from crnr_cli.records import dataclass
 from crnr_cli.results.journal import Identity, describe_differences
+from crnr_cli.system.csv_file import long_fields
 from crnr_cli.system.files import partial_of, sha256_of, state_of
 from crnr_cli.wording import format_count, has_or_have
 
@@ -244,7 +245,8 @@ def _count_names(target: Path, header: bytes, *, is_csv: bool) -> Counter[str]:
             raise ValueError("another header")
         text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
         if is_csv:
-            return Counter(row[0] for row in csv.reader(text, strict=True) if row)
+            with long_fields():
+                return Counter(row[0] for row in csv.reader(text, strict=True) if row)
         found = Counter[str]()
         for line in text:
             match json.loads(line):

@@ -168,7 +168,7 @@ def listed_classes(columns: Iterable[str]) -> list[str]:
 def parse_predictions(file: TextIO, name: str) -> Predictions:
     import csv
 
-    from crnr_cli.system.csv_file import DecimalSigns, refuse_separators, split_head
+    from crnr_cli.system.csv_file import DecimalSigns, long_fields, refuse_separators, split_head
 
     separator, lines = split_head(file)
     reader = csv.reader(lines, strict=True, delimiter=separator)
@@ -184,7 +184,8 @@ def parse_predictions(file: TextIO, name: str) -> Predictions:
             where |= {column: header.index(column) for column in MORE_COLUMNS if column in header}
         where |= {column: header.index(column) for column in (DATE, EVENT, EVENT_LABEL) if column in header}
         rows = (_prediction(row, where, name, reader.line_num, len(header), signs) for row in reader if row)
-        return Predictions(rows, listed_classes(header))
+        with long_fields():
+            return Predictions(rows, listed_classes(header))
     except (csv.Error, UnicodeError) as e:
         raise DataError(f"{name}, line {reader.line_num}: not readable as CSV ({e})") from e
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -25,6 +26,8 @@ _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*", re.ASCII)
 
 _NO_DECIMALS = re.compile(r"[+-]?\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}([.,]\d{3})+[.,]\d+\s*", re.ASCII)
+
+_LONGEST_FIELD = 2**26  # characters: a set may have a million labels
 
 
 class CsvRows(Protocol):
@@ -185,6 +188,44 @@ def require_utf_8(text: str, where: str, what: str) -> None:
         raise DataError(
             f"{where}: {what} is not UTF-8; save the file as UTF-8, which spreadsheets call CSV UTF-8"
         )
+
+
+class _Limit:
+    """The limit of the csv module for a field, which the whole process has."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_readers = self._usual = 0
+
+    def raise_it(self) -> None:
+        with self._lock:
+            if not self._n_readers:
+                self._usual = csv.field_size_limit()
+                csv.field_size_limit(max(self._usual, _LONGEST_FIELD))
+            self._n_readers += 1
+
+    def restore(self) -> None:
+        """Restore the usual limit if no other thread needs the higher one any more."""
+        with self._lock:
+            self._n_readers -= 1
+            if not self._n_readers:
+                csv.field_size_limit(self._usual)
+
+
+_limit = _Limit()
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let the csv module read fields of any length that crnr writes: a set may name all classes.
+
+    This is not for generators, which may stay unfinished: the limit is that of the whole process.
+    """
+    _limit.raise_it()
+    try:
+        yield
+    finally:
+        _limit.restore()
 
 
 @contextmanager

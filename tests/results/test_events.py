@@ -246,3 +246,20 @@ def test_the_date_may_be_the_last_column() -> None:
     numbers, answers = answers_of(["ant", "bee"], gap=55).answer(written)
     assert numbers.tolist() == [1, 1, 2, 3]
     assert answers == [("ant", 0.7)] * 3
+
+
+@pytest.mark.parametrize("name", ["1.jpg", '1 "x".jpg'])
+def test_members_of_an_event_may_have_large_sets(name: str) -> None:
+    limit = csv.field_size_limit()
+    rows = [
+        ["path", *TOP[1:5], "set", "date", *TOP[5:]],
+        *(
+            [f"q/{i}{name}", "ant", "ok", p, "bee", "ant|" * (limit // 4) + "ant", date, "ant", p]
+            for i, p, date in ((0, "0.7", "2026-07-01T05:06:00"), (1, "0.8", "2026-07-01T05:06:50"))
+        ),
+    ]
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    events, answers = answers_of(["ant", "bee"], gap=55).answer(io.BytesIO(text.getvalue().encode()))
+    assert (events.tolist(), answers) == ([1, 1], [("ant", 0.75)])
+    assert csv.field_size_limit() == limit

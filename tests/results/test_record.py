@@ -176,6 +176,8 @@ def test_a_finished_output_is_compared_with_the_queries(tmp_path: Path, kind: st
     again = "all queries are classified again"
     complete = "is complete, with a row for each of 3 queries; to classify them again, leave out --resume"
     assert note_on(path, kind, a + b + b) == complete
+    long_field = b"x" * 200_000  # such as a set of many labels
+    assert note_on(path, kind, a + b + b.replace(b"x", long_field)) == complete
     missing = f"1 of 3 queries has no row yet or changed; {again} (--update classifies only those)"
     assert note_on(path, kind, a + b) == missing
     assert note_on(path, kind, a + b + c) == missing

@@ -24,6 +24,8 @@ from crnr_cli.results.decision import (
     separation,
     standout,
 )
+from crnr_cli.results.edited import read_candidates
+from crnr_cli.results.formats import read_columns
 from crnr_cli.results.probability import Calibrated, Thresholds
 from crnr_cli.results.table import (
     CsvFormatter,
@@ -365,3 +367,18 @@ def test_a_backslash_makes_any_character_of_a_set_ordinary() -> None:
 def test_a_set_of_labels_is_readable() -> None:
     assert join_labels(["cat", "dog"]) == "cat|dog"
     assert join_labels(["a|b", "c\\d"]) == "a\\|b|c\\\\d"
+
+
+def test_a_set_may_name_more_classes_than_the_csv_module_reads_by_itself(tmp_path: Path) -> None:
+    limit = csv.field_size_limit()
+    labels = [f"c{i}" for i in range(limit // 4)]
+    text = f"path,truth,label,probability,set,residual:a\nx,,a,0.5,{join_labels(labels)},0.5\n"
+    assert len(text) > limit
+    (row,) = parse_predictions(io.StringIO(text), "x.csv")
+    assert row.set == tuple(labels)
+    (tmp_path / "x.csv").write_text(text)
+    assert read_columns(tmp_path / "x.csv", ["set"]) == {"set": ["|".join(labels)]}
+    assert read_candidates(tmp_path / "x.csv", {0}, 5) == ({0: ["a"]}, ["a"])
+    with pytest.raises(DataError, match="line 2: not readable as CSV"):
+        parse_predictions(io.StringIO('truth,label\na,"b'), "x.csv")
+    assert csv.field_size_limit() == limit

@@ -18,7 +18,7 @@ from crnr_cli.results.formats import read_answers
 from crnr_cli.results.table import read_predictions
 from crnr_cli.sources.formats.csv_table import read_csv
 from crnr_cli.sources.label_table import LabelOptions
-from crnr_cli.system.csv_file import write_rows
+from crnr_cli.system.csv_file import long_fields, write_rows
 
 fields = st.text(st.sampled_from('a ,;"\r\n\té\udcff'), max_size=5)
 
@@ -158,3 +158,23 @@ def test_an_older_encoding_makes_no_class(tmp_path: Path, kind: str, what: str) 
 @pytest.mark.parametrize("kind", ["answers", "predictions", "marks"])
 def test_tables_of_crnr_may_have_names_that_are_not_utf_8(tmp_path: Path, kind: str) -> None:
     assert TABLES[kind][0](saved(tmp_path, kind, "cp1252")) == "na\udceff"
+
+
+def test_fields_may_be_long_until_the_last_reader_has_ended() -> None:
+    """The limit is that of the process, which threads and other libraries share."""
+    usual = csv.field_size_limit()
+    row = ["a" * (usual + 1)]
+    one, other = long_fields(), long_fields()
+    with one:
+        other.__enter__()
+    assert next(csv.reader(row)) == row
+    other.__exit__(None, None, None)
+    with pytest.raises(csv.Error, match="larger than field limit"):
+        next(csv.reader(row))
+    assert csv.field_size_limit(2**30) == usual
+    try:
+        with long_fields():
+            assert csv.field_size_limit() == 2**30
+        assert csv.field_size_limit() == 2**30
+    finally:
+        csv.field_size_limit(usual)
