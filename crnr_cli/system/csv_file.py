@@ -219,7 +219,7 @@ _limit = _Limit()
 def long_fields() -> Iterator[None]:
     """Let the csv module read fields of any length that crnr writes: a set may name all classes.
 
-    This is not for generators, which may stay unfinished: the limit is that of the whole process.
+    This is not for generators, which may stay unfinished: the limit holds for the whole process.
     """
     _limit.raise_it()
     try:

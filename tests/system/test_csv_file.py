@@ -161,7 +161,7 @@ def test_tables_of_crnr_may_have_names_that_are_not_utf_8(tmp_path: Path, kind: 
 
 
 def test_fields_may_be_long_until_the_last_reader_has_ended() -> None:
-    """The limit is that of the process, which threads and other libraries share."""
+    """The limit holds for the whole process, which threads and other libraries share."""
     usual = csv.field_size_limit()
     row = ["a" * (usual + 1)]
     one, other = long_fields(), long_fields()
