@@ -146,8 +146,8 @@ class Update:
         kept = [place for place in range(len(rows)) if rows.are_listed[place] or not prune]
         self._describe_rows(n_gone, prune)
         if self._base.state and not any(rows.are_new) and len(kept) == len(rows):
-            self._claim.discard()
             next_state_of(self._claim.target).unlink(missing_ok=True)  # of a run that was killed
+            self._claim.discard()
             return
         state = self._merge(kept)
         with self._claim.open_next_state() as file:
